@@ -1,0 +1,6 @@
+"""`python -m filecollect`."""
+
+from filecollect.cli.main import main
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,230 @@
+"""Builds everything from a call and its config: the only place where the parts are wired together."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import Engine
+
+from filecollect import failpoints
+from filecollect.clock import SystemClock
+from filecollect.config import Config, SourceSettings, WorkerSettings
+from filecollect.errors import UsageError
+from filecollect.files.filesystem import LocalFileSystem
+from filecollect.files.finder import Found, Scan, find
+from filecollect.host import this_host
+from filecollect.parse.spec import Wanted
+from filecollect.pipeline.assign import Assigner, Assignment
+from filecollect.pipeline.backfill import Backfill, Summary, with_workers
+from filecollect.pipeline.plan import Plan
+from filecollect.pipeline.pool import Job, Pool, work_here
+from filecollect.pipeline.report import TaskReport
+from filecollect.store.engine import close, open_engine
+from filecollect.store.migrate import upgrade
+
+WORTH_A_PROCESS_BYTES = 8 * 1024 * 1024
+"""Rounds smaller than this are over before another process has started."""
+
+
+@dataclass(frozen=True, slots=True)
+class BackfillCall:
+    """What `filecollect backfill` was asked to do."""
+
+    paths: tuple[str, ...]
+    base: SourceSettings
+    changes: dict[str, Any]
+    said: frozenset[str]
+    source: str | None = None
+    table: str | None = None
+    workers: int | None = None
+    dry_run: bool = False
+    alter: bool = False
+    config: Config | None = None
+    never: tuple[str, ...] = ()
+    cwd: Path = field(default_factory=Path.cwd)
+
+
+def wanted_of(settings: SourceSettings) -> Wanted:
+    """Return what the settings force of a file's format."""
+    header = settings.header
+    return Wanted(
+        format=None if settings.format == "auto" else settings.format,
+        encoding=settings.encoding,
+        delimiter=settings.delimiter,
+        header=header,
+        null=settings.null,
+        skip_lines=settings.skip_lines,
+        ragged=settings.ragged,
+        names=settings.names,
+        max_record_bytes=settings.max_record_bytes,
+        quarantine_raw_bytes=settings.quarantine_raw_bytes,
+    )
+
+
+def sqlite_files(url: str) -> tuple[str, ...]:
+    """Return the database's own files, which are never collected."""
+    if not url.startswith("sqlite:///"):
+        return ()
+    path = url.removeprefix("sqlite:///")
+    return tuple(path + suffix for suffix in ("", "-wal", "-shm", "-journal"))
+
+
+class Round:
+    """One backfill call, from opening the database to closing it."""
+
+    def __init__(self, url: str, call: BackfillCall, should_stop: Callable[[], bool]) -> None:
+        self.url = url
+        self.call = call
+        self.should_stop = should_stop
+        self.clock = SystemClock()
+        worker = call.config.worker if call.config else WorkerSettings()
+        self.settings = with_workers(worker, call.workers)
+        self.host = this_host(self.settings.host)
+        self.files = LocalFileSystem(follow_symlinks=call.base.follow_symlinks)
+
+    def run(self, progress: Callable[[Summary, str], None]) -> Summary:
+        """Carry the round out; `progress` is called as it goes, with what is being done."""
+        failpoints.arm()
+        scans = self._find()
+        engine = open_engine(self.url, durability=self.settings.durability, create=True, checkpointer=True)
+        try:
+            upgrade(engine)
+            backfill = Backfill(engine, self.files, self.clock, self.host, self.settings)
+            ids: list[int] = []
+            for assigner, scan in self._assigners(engine, scans):
+                backfill.note_scan(scan)
+                progress(backfill.summary, "looking at files")
+                assignment = assigner.assign(scan.files)
+                ids += backfill.record(assignment, dry_run=self.call.dry_run, alter=self.call.alter)
+                self.plans.update({key: plan for key, (plan, _) in assignment.files.items()})
+            if self.call.dry_run:
+                return backfill.finish(stopped=False)
+            self._work(engine, backfill, sorted(set(ids)), progress)
+            if not self.should_stop():
+                backfill.settle(self.should_stop, lambda again: self._here(engine, backfill, again, progress))
+            return backfill.finish(stopped=self.should_stop())
+        finally:
+            close(engine, truncate=True)
+
+    plans: dict[str, Plan]
+
+    def _find(self) -> list[tuple[str | None, SourceSettings, Scan]]:
+        self.plans = {}
+        call = self.call
+        never = frozenset(call.never)
+
+        def scan(patterns: Sequence[str], base: str, settings: SourceSettings) -> Scan:
+            return find(
+                patterns,
+                base=base,
+                exclude=settings.exclude,
+                never=never,
+                follow_symlinks=settings.follow_symlinks,
+            )
+
+        if call.paths:
+            found = scan(call.paths, str(call.cwd), call.base)
+            if found.missing:
+                raise UsageError("no such file or directory", path=found.missing[0])
+            return [(call.source, call.base, found)]
+        if call.config is None or not call.config.source:
+            raise UsageError(
+                "no PATH given and no config file with sources found",
+                hint="filecollect backfill PATH..., or `filecollect init PATH...` for a config",
+            )
+        chosen = call.config.source
+        if call.source is not None:
+            if call.source not in chosen:
+                raise UsageError(f"no source {call.source!r} in the config", hint=f"sources: {', '.join(chosen)}")
+            chosen = {call.source: chosen[call.source]}
+        return [(key, one, scan(one.paths, str(call.cwd), one)) for key, one in chosen.items()]
+
+    def _assigners(self, engine: Engine, scans: Any) -> list[tuple[Assigner, Scan]]:
+        call = self.call
+        made = []
+        for key, settings, scan in scans:
+            table = call.table if call.paths else settings.table or key
+            made.append(
+                (
+                    Assigner(
+                        engine,
+                        self.files,
+                        settings,
+                        wanted_of(settings),
+                        call.changes,
+                        source=key or call.table,
+                        table=table,
+                    ),
+                    scan,
+                )
+            )
+        return made
+
+    # -- working ---------------------------------------------------------------------------------
+
+    def _job(self, backfill: Backfill, ids: Sequence[int]) -> Job:
+        return Job(
+            self.url,
+            self.plans,
+            self.settings,
+            tuple(ids),
+            backfill.supersedes,
+            self.call.base.follow_symlinks,
+        )
+
+    def _work(
+        self, engine: Engine, backfill: Backfill, ids: list[int], progress: Callable[[Summary, str], None]
+    ) -> None:
+        if not ids or self.should_stop():
+            return
+        workers = self.settings.worker_count(sqlite=self.url.startswith("sqlite"))
+        workers = min(workers, len(ids), 1 + backfill.summary.bytes_total // WORTH_A_PROCESS_BYTES)
+        if workers == 1:
+            self._here(engine, backfill, ids, progress)
+            return
+        close(engine, truncate=False)
+        checkpointer = open_engine(self.url, durability=self.settings.durability, checkpointer=True)
+        try:
+            Pool(self._job(backfill, ids), workers).run(
+                backfill.report,
+                self.should_stop,
+                lambda: (_checkpoint(checkpointer), progress(backfill.summary, "loading"))[0],
+            )
+        finally:
+            close(checkpointer, truncate=True)
+
+    def _here(
+        self, engine: Engine, backfill: Backfill, ids: Sequence[int], progress: Callable[[Summary, str], None]
+    ) -> None:
+        def report(news: TaskReport) -> None:
+            backfill.report(news)
+            progress(backfill.summary, "loading")
+
+        work_here(self._job(backfill, ids), report, self.should_stop)
+
+
+def _checkpoint(engine: Engine) -> None:
+    if engine.dialect.name == "sqlite":
+        with engine.connect() as conn:
+            conn.exec_driver_sql("PRAGMA wal_checkpoint(PASSIVE)")
+
+
+def assignment_only(call: BackfillCall, engine: Engine | None) -> tuple[Assignment, list[Found]]:
+    """Return how files would be assigned, for `preview`; nothing is written."""
+    files = LocalFileSystem(follow_symlinks=call.base.follow_symlinks)
+    scan = find(call.paths, base=str(call.cwd), exclude=call.base.exclude, never=frozenset(call.never))
+    if scan.missing:
+        raise UsageError("no such file or directory", path=scan.missing[0])
+    assigner = Assigner(
+        engine,
+        files,
+        call.base,
+        wanted_of(call.base),
+        call.changes,
+        source=call.source or call.table,
+        table=call.table,
+    )
+    return assigner.assign(scan.files), scan.files

@@ -1,0 +1,1 @@
+"""Commands: text, exit codes and rendering only."""

@@ -1,0 +1,1 @@
+"""Values and decisions: pure functions, no I/O."""

@@ -1,0 +1,161 @@
+"""A checkpoint: the committed position in one content lineage, with the proofs needed to resume.
+
+Invariant: `offset` is always a record boundary whose rows are committed; it equals the task's
+`content_offset`. Offsets count bytes of the *decompressed* content. The JSON form is versioned: a
+newer version, or one that does not parse, raises CheckpointError; nothing ever restarts from zero.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from filecollect.errors import CheckpointError
+
+VERSION = 1
+HEAD_LENGTHS = (64, 256, 1024)
+"""Lengths at which heads are digested, in content bytes."""
+GUARD_LENGTH = 256
+"""Content bytes before the checkpoint that are proven at every resume."""
+CHAIN_BLOCK = 1024 * 1024
+"""Content bytes in one block of the chained content digest."""
+_HEX = re.compile(r"[0-9a-f]{32}")
+
+
+def head_length(content_size: int) -> int:
+    """Return the largest head length that `content_size` bytes fill, or all of it under 64."""
+    return max((length for length in HEAD_LENGTHS if length <= content_size), default=content_size)
+
+
+@dataclass(frozen=True, slots=True)
+class Proof:
+    """The digest (xxh3-128, hex) of `length` bytes at a place that the owner knows."""
+
+    length: int
+    digest: str
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """An independently decompressible block: its index, raw and content offset."""
+
+    index: int
+    raw_offset: int
+    content_offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class Chain:
+    """The content digest so far: `blocks` whole 1 MiB blocks chained into `digest` (hex, or "")."""
+
+    blocks: int = 0
+    digest: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """The committed position of a task and all that a resume must know."""
+
+    offset: int = 0
+    records: int = 0
+    lines: int = 0
+    codec: str = "plain"
+    block: Block | None = None
+    guard: Proof = Proof(0, "")
+    raw_guard: Proof | None = None
+    open_record: int | None = None
+    parser: dict[str, Any] = field(default_factory=dict)
+    chain: Chain = Chain()
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the stored form (`collection_task.checkpoint_json`)."""
+        block = self.block
+        return {
+            "v": VERSION,
+            "offset": self.offset,
+            "records": self.records,
+            "lines": self.lines,
+            "codec": self.codec,
+            "block": block
+            and {"index": block.index, "raw_offset": block.raw_offset, "content_offset": block.content_offset},
+            "guard": _proof_json(self.guard),
+            "raw_guard": _proof_json(self.raw_guard),
+            "open_record": self.open_record,
+            "parser": self.parser,
+            "digest": {"blocks": self.chain.blocks, "chain": self.chain.digest},
+        }
+
+    @classmethod
+    def from_json(cls, value: Any) -> Checkpoint:
+        """Read the stored form; raise CheckpointError when it is damaged or from a newer version."""
+        if not isinstance(value, dict) or not isinstance(value.get("v"), int):
+            raise CheckpointError("the stored checkpoint is damaged: it is no object with a version `v`")
+        if value["v"] != VERSION:
+            raise CheckpointError(
+                f"the stored checkpoint has version {value['v']}, this program reads version {VERSION}",
+                hint="run the newer filecollect, or `filecollect replay SOURCE` to read the files again",
+            )
+        try:
+            return cls(
+                offset=_count(value["offset"]),
+                records=_count(value["records"]),
+                lines=_count(value.get("lines", 0)),
+                codec=_text(value["codec"]),
+                block=_block(value["block"]),
+                guard=_proof(value["guard"]) or Proof(0, ""),
+                raw_guard=_proof(value["raw_guard"]),
+                open_record=None if value["open_record"] is None else _count(value["open_record"]),
+                parser=_object(value["parser"]),
+                chain=Chain(_count(value["digest"]["blocks"]), _digest(value["digest"]["chain"])),
+            )
+        except (KeyError, TypeError, ValueError) as problem:
+            raise CheckpointError(
+                f"the stored checkpoint is damaged: {problem}",
+                hint="restore the database, or `filecollect replay SOURCE` to read the files again",
+            ) from problem
+
+    def moved(self, **changes: Any) -> Checkpoint:
+        """Return a copy with `changes`; an offset may only grow."""
+        moved = replace(self, **changes)
+        if moved.offset < self.offset:
+            raise ValueError(f"a checkpoint may not move back from {self.offset} to {moved.offset}")
+        return moved
+
+
+def _proof_json(proof: Proof | None) -> dict[str, Any] | None:
+    return None if proof is None else {"length": proof.length, "digest": proof.digest}
+
+
+def _proof(value: Any) -> Proof | None:
+    return None if value is None else Proof(_count(value["length"]), _digest(value["digest"]))
+
+
+def _block(value: Any) -> Block | None:
+    if value is None:
+        return None
+    return Block(_count(value["index"]), _count(value["raw_offset"]), _count(value["content_offset"]))
+
+
+def _count(value: Any) -> int:
+    if type(value) is not int or value < 0:
+        raise ValueError(f"expected a count, got {value!r}")
+    return value
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise ValueError(f"expected text, got {value!r}")
+    return value
+
+
+def _digest(value: Any) -> str:
+    if value != "" and not (isinstance(value, str) and _HEX.fullmatch(value)):
+        raise ValueError(f"expected 32 hex digits, got {value!r}")
+    return str(value)
+
+
+def _object(value: Any) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise ValueError(f"expected an object, got {value!r}")
+    return value

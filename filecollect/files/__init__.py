@@ -1,0 +1,1 @@
+"""The file system: finding, proving and reading files."""

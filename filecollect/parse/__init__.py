@@ -1,0 +1,1 @@
+"""Bytes to records: framing, formats, types; no I/O and no SQL."""

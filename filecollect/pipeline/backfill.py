@@ -1,0 +1,294 @@
+"""A backfill: one bounded round over files, from finding them to the summary.
+
+    find -> assign to sources -> create tables -> record tasks -> work -> sum up
+
+The upper bound of each file is its size when it was recorded; what grows later is the next round's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from sqlalchemy import Engine
+
+from filecollect import failpoints
+from filecollect.clock import Clock
+from filecollect.config import WorkerSettings
+from filecollect.domain.rotation import age_order
+from filecollect.errors import FilecollectError, UsageError
+from filecollect.events import FileEvent
+from filecollect.files.filesystem import FileSystem
+from filecollect.files.finder import Found, Scan
+from filecollect.files.paths import stored_path
+from filecollect.host import Host
+from filecollect.pipeline.assign import Assignment, Refused
+from filecollect.pipeline.discover import Decision, Discoverer
+from filecollect.pipeline.plan import Plan, remember_tuning, to_stored
+from filecollect.pipeline.report import TaskReport
+from filecollect.store.engine import reading, transaction
+from filecollect.store.events import add_event_once
+from filecollect.store.schema import OUR_TABLES
+from filecollect.store.sources import add_source, count_tasks, stored_source
+from filecollect.store.tasks import tasks_by_id
+
+
+@dataclass(slots=True)
+class FileResult:
+    """What became of one file in this round."""
+
+    path: str
+    task_id: int | None
+    source: str | None
+    outcome: str
+    rows: int = 0
+    quarantined: int = 0
+    bytes: int = 0
+    reason: str | None = None
+    message: str | None = None
+    size: int = 0
+    open: bool = False
+
+
+@dataclass(slots=True)
+class SourceResult:
+    """What became of one source in this round."""
+
+    source: str
+    table: str
+    created: bool
+    format: str
+    columns: list[dict[str, Any]]
+    nulls: dict[str, int] = field(default_factory=dict)
+    misfits: dict[str, int] = field(default_factory=dict)
+    why: tuple[str, ...] = ()
+
+
+@dataclass(slots=True)
+class Summary:
+    """A whole round, for people and for JSON."""
+
+    files: list[FileResult] = field(default_factory=list)
+    sources: dict[str, SourceResult] = field(default_factory=dict)
+    inserted: int = 0
+    updated: int = 0
+    ignored: int = 0
+    skipped: int = 0
+    bytes_total: int = 0
+    bytes_done: int = 0
+    warnings: list[str] = field(default_factory=list)
+    stopped: bool = False
+
+    @property
+    def rows(self) -> int:
+        """Return rows written in any way."""
+        return self.inserted + self.updated + self.ignored
+
+    @property
+    def quarantined(self) -> int:
+        """Return quarantined records."""
+        return sum(one.quarantined for one in self.files)
+
+    @property
+    def misfits(self) -> int:
+        """Return values that went to `_extra` because they do not fit their column."""
+        return sum(sum(one.misfits.values()) for one in self.sources.values())
+
+    def exit_code(self, *, strict: bool) -> int:
+        """Return 1 when something failed, was left, quarantined or misfit, else 0."""
+        bad = any(one.outcome == "failed" or one.open for one in self.files)
+        refused = strict and any(one.outcome == "skipped" for one in self.files)
+        return int(bad or refused or self.quarantined > 0 or self.misfits > 0)
+
+
+class Backfill:
+    """Carry out one bounded round; `work` runs the workers over recorded tasks."""
+
+    def __init__(self, engine: Engine, files: FileSystem, clock: Clock, host: Host, settings: WorkerSettings) -> None:
+        self.engine = engine
+        self.files = files
+        self.clock = clock
+        self.host = host
+        self.settings = settings
+        self.summary = Summary()
+        self.by_task: dict[int, FileResult] = {}
+        self.supersedes: dict[int, tuple[int, ...]] = {}
+
+    def note_scan(self, scan: Scan) -> None:
+        """Take over what the scan could not read."""
+        for problem in scan.problems:
+            result = FileResult(stored_path(problem.path), None, None, "failed", reason=problem.kind)
+            result.message = problem.message
+            self.summary.files.append(result)
+        for path, why in scan.special:
+            self.summary.files.append(
+                FileResult(stored_path(path), None, None, "skipped", reason="special", message=why)
+            )
+        for pattern in scan.unmatched:
+            self.summary.warnings.append(f"{pattern}: no file matches")
+
+    def record(self, assignment: Assignment, *, dry_run: bool, alter: bool) -> list[int]:
+        """Create tables, record tasks; return the ids of the tasks to work on, oldest first."""
+        failpoints.hit("after_scan")
+        for plan, _ in assignment.files.values():
+            self._check_table(plan)
+        for plan, found in assignment.files.values():
+            self._source(plan, assignment.why.get(plan.source_key, ()))
+            if not dry_run:
+                self._create(plan)
+            self._discover(plan, found, dry_run)
+        self._refused(assignment.refused, dry_run)
+        ids = sorted(self.by_task)
+        self.summary.bytes_total = sum(self.by_task[one].size for one in ids)
+        return ids
+
+    def _check_table(self, plan: Plan) -> None:
+        with reading(self.engine) as conn:
+            there = plan.destination.is_items or plan.destination.exists(conn)
+            if plan.created:
+                if there and not plan.destination.is_items:
+                    raise UsageError(
+                        f"table {plan.destination.table} exists and was not made by filecollect",
+                        hint="name another one with --table",
+                    )
+                return
+            if not there and count_tasks(conn, plan.source_key):
+                key = plan.source_key
+                raise UsageError(
+                    f"table {plan.destination.table} is gone, but files of source {key} are recorded as loaded",
+                    hint=f"`filecollect replay {key}` loads them again, "
+                    f"`filecollect sources forget {key}` forgets that they were loaded",
+                )
+
+    def _source(self, plan: Plan, why: tuple[str, ...]) -> None:
+        columns = [column.to_json() for column in plan.columns]
+        self.summary.sources[plan.source_key] = SourceResult(
+            plan.source_key, plan.destination.table, plan.created, plan.spec.format, columns, why=why
+        )
+
+    def _create(self, plan: Plan) -> None:
+        with transaction(self.engine) as conn:
+            stored = stored_source(conn, plan.source_key)
+            if stored is None:
+                if plan.settings.create:
+                    plan.destination.create(conn)
+                table = plan.destination.table
+                name = table if plan.destination.schema is None else f"{plan.destination.schema}.{table}"
+                add_source(conn, to_stored(plan, name))
+            else:
+                remember_tuning(conn, stored, plan)
+        failpoints.hit("after_create_table")
+
+    def _discover(self, plan: Plan, found: Sequence[Found], dry_run: bool) -> None:
+        stats = {stored_path(one.path): one.stat for one in found}
+        ordered = age_order([(path, stat.mtime_ns) for path, stat in stats.items()])
+        discoverer = Discoverer(self.engine, self.files, self.clock, self.host, plan)
+        if dry_run and plan.created:
+            decisions = [
+                Decision(path, plan.source_key, "loaded", size=stats[path].size, work=False) for path, _ in ordered
+            ]
+        else:
+            decisions = discoverer.discover([(path, stats[path]) for path, _ in ordered], dry_run=dry_run)
+        for decision in decisions:
+            result = FileResult(
+                decision.path,
+                decision.task_id,
+                decision.source_key,
+                decision.outcome,
+                reason=decision.reason,
+                message=decision.message,
+                size=decision.size,
+            )
+            self.summary.files.append(result)
+            if decision.work and decision.task_id is not None and not dry_run:
+                result.open = True
+                self.by_task[decision.task_id] = result
+                if decision.supersedes:
+                    self.supersedes[decision.task_id] = decision.supersedes
+
+    def _refused(self, refused: Sequence[Refused], dry_run: bool) -> None:
+        for one in refused:
+            self.summary.files.append(
+                FileResult(one.path, None, None, one.outcome, reason=one.reason, message=one.message)
+            )
+            if not dry_run and one.reason != "empty":
+                detail = {"reason": one.reason, "message": one.message}
+                kind: Any = "skipped" if one.outcome == "skipped" else "failed"
+                with transaction(self.engine) as conn:
+                    add_event_once(conn, FileEvent(kind, one.path, None, None, detail))
+
+    # -- while working ---------------------------------------------------------------------------
+
+    def report(self, news: TaskReport) -> None:
+        """Take in what a worker says."""
+        result = self.by_task.get(news.task_id)
+        if result is None:
+            return
+        summary = self.summary
+        summary.inserted += news.inserted
+        summary.updated += news.updated
+        summary.ignored += news.ignored
+        summary.skipped += news.skipped
+        summary.bytes_done += news.bytes
+        result.rows += news.inserted + news.updated + news.ignored
+        result.quarantined += news.quarantined
+        result.bytes += news.bytes
+        source = summary.sources[result.source or ""]
+        for into, more in ((source.nulls, news.nulls), (source.misfits, news.misfits)):
+            for name, count in more.items():
+                into[name] = into.get(name, 0) + count
+        if news.ended is None:
+            return
+        result.message = news.message or result.message
+        if news.ended == "done":
+            result.open = False
+        elif news.ended == "left":
+            result.reason = "incomplete_record"
+        elif news.ended in {"failed", "later"}:
+            result.outcome, result.reason = "failed", result.reason or "retry" if news.ended == "later" else "failed"
+
+    def settle(self, should_stop: Callable[[], bool], again: Callable[[list[int]], None]) -> None:
+        """Wait for tasks that another worker held; read what it leaves behind ourselves."""
+        patience = self.clock.monotonic() + 2 * self.settings.lease_s
+        last: dict[int, int] = {}
+        while not should_stop():
+            with reading(self.engine) as conn:
+                tasks = tasks_by_id(conn, [one for one, result in self.by_task.items() if result.open])
+            waiting = []
+            for task in tasks:
+                result = self.by_task[task.id]
+                bound = task.bound if task.bound is not None else task.size
+                if task.status == "succeeded" or (task.status == "running" and task.content_offset >= bound):
+                    result.open = False
+                    result.message = None
+                elif task.status == "running" or (task.status == "pending" and result.message is None):
+                    waiting.append(task)
+                    if last.get(task.id) != task.content_offset:
+                        last[task.id] = task.content_offset
+                        patience = self.clock.monotonic() + 2 * self.settings.lease_s
+            if not waiting:
+                return
+            if self.clock.monotonic() > patience:
+                for task in waiting:
+                    result = self.by_task[task.id]
+                    result.outcome, result.reason = "failed", "held"
+                    result.message = "another worker holds this file and makes no progress"
+                return
+            again([task.id for task in waiting])
+            self.clock.sleep(0.2)
+
+    def finish(self, *, stopped: bool) -> Summary:
+        """Return the summary; what was not read to its bound keeps its checkpoint and stays pending."""
+        self.summary.stopped = stopped
+        for result in self.by_task.values():
+            if result.open and result.message is None:
+                result.message = "stopped before the end; the next round goes on from the checkpoint"
+        return self.summary
+
+
+def with_workers(settings: WorkerSettings, workers: int | None) -> WorkerSettings:
+    """Return settings with the number of workers of the call."""
+    return settings if workers is None else settings.model_copy(update={"workers": workers})
+
+

@@ -1,0 +1,30 @@
+"""What a worker tells the round about a task, in small values that travel between processes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Literal
+
+
+@dataclass(frozen=True, slots=True)
+class TaskReport:
+    """News of one task: counts since the last report, and its end when there is one.
+
+    `bytes` are content bytes moved past; `ended` is None while the task goes on.
+    """
+
+    task_id: int
+    bytes: int = 0
+    inserted: int = 0
+    updated: int = 0
+    ignored: int = 0
+    quarantined: int = 0
+    skipped: int = 0
+    misfits: dict[str, int] = field(default_factory=dict)
+    nulls: dict[str, int] = field(default_factory=dict)
+    ended: Literal["done", "left", "failed", "later", "lost", "stopped"] | None = None
+    message: str | None = None
+
+
+Report = Callable[[TaskReport], None]

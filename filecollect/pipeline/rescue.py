@@ -1,0 +1,121 @@
+"""Ways back and second tries: completed records, replay, quarantined records.
+
+Positions are computed from the file here; `store.rewind` moves them in one fenced transaction.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from sqlalchemy import Connection, Engine
+
+from filecollect import failpoints
+from filecollect.clock import utc_text
+from filecollect.domain.lease import Lease
+from filecollect.domain.position import Checkpoint, Proof
+from filecollect.errors import InvariantError, UsageError
+from filecollect.files.filesystem import FileHandle, FileSystem
+from filecollect.files.fingerprint import ChainDigest, guard
+from filecollect.files.paths import os_path
+from filecollect.parse.api import Tail
+from filecollect.parse.build import make_parser
+from filecollect.pipeline.plan import Plan
+from filecollect.store.destination import Destination, Origin
+from filecollect.store.engine import transaction
+from filecollect.store.quarantine import Item, settle
+from filecollect.store.rewind import first_line, replay_task, rewind
+from filecollect.store.tasks import Task, snapshot
+
+
+def record_completed(
+    conn: Connection,
+    lease: Lease,
+    destination: Destination,
+    checkpoint: Checkpoint,
+    handle: FileHandle,
+    task: Task,
+) -> None:
+    """Go back to a last record that was taken without its end and has been continued since.
+
+    Its row (or quarantined record) goes; it is read again, whole. Raises LeaseLost.
+    """
+    start = checkpoint.open_record
+    if start is None:
+        raise InvariantError("there is no open record to complete", path=task.path)
+    rewind(conn, lease, destination, task, checkpoint_at(handle, checkpoint, start), "record_completed")
+    failpoints.hit("before_rescue")
+
+
+def checkpoint_at(handle: FileHandle, checkpoint: Checkpoint, offset: int) -> Checkpoint:
+    """Return the checkpoint of the same generation at an earlier record boundary, proven from the file."""
+    chain = ChainDigest.resume(handle, Checkpoint().chain, offset)
+    return Checkpoint(
+        offset=offset,
+        records=max(0, checkpoint.records - 1),
+        lines=checkpoint.lines,
+        codec=checkpoint.codec,
+        guard=guard(handle, offset) if offset else Proof(0, ""),
+        parser=checkpoint.parser if offset else {},
+        chain=chain.chain(),
+    )
+
+
+def replay(engine: Engine, files: FileSystem, plan: Plan, tasks: Sequence[Task], *, now: float) -> int:
+    """Take tasks back to their start, each in one fenced transaction; return how many.
+
+    Skipped tasks (duplicates, superseded ones) stay as they are. Raises UsageError when a worker holds one.
+    """
+    count = 0
+    for task in tasks:
+        if task.status == "skipped":
+            continue
+        with transaction(engine) as conn:
+            to = _start_of(conn, files, task)
+            plan.destination.create(conn)
+            replay_task(conn, plan.destination, task, to, snapshot(task.size, utc_text(now)))
+            failpoints.hit("before_rescue")
+        failpoints.hit("after_rescue")
+        count += 1
+    return count
+
+
+def _start_of(conn: Connection, files: FileSystem, task: Task) -> Checkpoint:
+    if task.start_offset == 0:
+        return Checkpoint()
+    with files.open(os_path(task.path)) as handle:
+        start = checkpoint_at(handle, task.position, task.start_offset)
+    return Checkpoint(
+        offset=start.offset,
+        lines=first_line(conn, task) - 1,
+        guard=start.guard,
+        parser=task.position.parser,
+        chain=start.chain,
+    )
+
+
+def retry(engine: Engine, plan: Plan, item: Item, *, now: float) -> str | None:
+    """Parse a quarantined record again; put its row in, or return why it still cannot become one.
+
+    One transaction: state open -> retried, the row at (_task_id, _offset); the ledger stays.
+    """
+    if len(item.raw) < item.length:
+        return f"only {len(item.raw)} of its {item.length} bytes were kept; `filecollect replay` reads the file again"
+    parser = make_parser(plan.spec, plan.layout, item.parser or None)
+    parsed = parser.parse(item.raw, offset=item.offset, line=item.line, limit=1, tail=Tail.TAKE)
+    if parsed.bad:
+        return f"{parsed.bad[0].reason}: {parsed.bad[0].message}"
+    if len(parsed.records) != 1:
+        return "it holds no record"
+    origin = Origin(item.task_id, item.generation, item.path, utc_text(now))
+    with transaction(engine) as conn:
+        settle(conn, item, "retried")
+        (written,) = plan.destination.write(conn, [(parsed.records, origin)])
+        if written.refused or written.conflicts:
+            raise UsageError(
+                written.refused[0][1] if written.refused else "a record with this key is there already",
+                path=item.path,
+                offset=item.offset,
+            )
+        failpoints.hit("before_rescue")
+    failpoints.hit("after_rescue")
+    return None

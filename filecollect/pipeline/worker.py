@@ -1,0 +1,407 @@
+"""A worker: claim, prove, read, parse, commit, give back; one process, one owner id.
+
+    claim -> open and prove -> (fetch a step -> group -> prove again -> commit)* -> give back
+
+One commit carries steps of many tasks (at most one of each) until `batch_rows` records or
+`batch_bytes` are gathered, so ten thousand small files do not cost ten thousand commits. A task whose
+fence misses is dropped at once. Errors of one file never stop the others.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import secrets
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from sqlalchemy import Engine
+
+from filecollect import __version__, failpoints
+from filecollect.clock import Clock, utc_text
+from filecollect.config import WorkerSettings
+from filecollect.domain.batch import Step
+from filecollect.domain.lease import Lease, WorkerRecord, provably_dead
+from filecollect.domain.retry import backoff_s
+from filecollect.domain.states import Status
+from filecollect.errors import (
+    BatchTooBad,
+    CheckpointError,
+    DatabaseUnavailable,
+    FilecollectError,
+    FileUnavailable,
+    LeaseLost,
+    Replaced,
+    Retryable,
+    Unsupported,
+)
+from filecollect.events import FileEvent
+from filecollect.files.filesystem import FileSystem
+from filecollect.host import Host, process_start, processes_are_visible
+from filecollect.pipeline.heartbeat import Heartbeat
+from filecollect.pipeline.ingest import Stream
+from filecollect.pipeline.plan import Plan
+from filecollect.pipeline.report import Report, TaskReport
+from filecollect.pipeline.rescue import record_completed
+from filecollect.store.commit import Committed, Contribution, commit
+from filecollect.store.destination import Origin
+from filecollect.store.engine import transaction
+from filecollect.store.events import add_events
+from filecollect.store.tasks import Task, claim, give_back, owners_of_running, register_worker, tasks_by_id
+
+CLAIMED_AT_ONCE = 32
+DATABASE_PATIENCE_S = 60.0
+"""How long a bounded round waits for a database that is away."""
+SMALL_BATCH_ROWS = 200
+
+
+@dataclass(slots=True)
+class _Part:
+    """A step on its way into the commit, with its stream."""
+
+    stream: Stream
+    lease: Lease
+    step: Step
+    finish: Status | None
+
+
+class Worker:
+    """Work through the tasks of a round."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        files: FileSystem,
+        clock: Clock,
+        host: Host,
+        plans: Mapping[str, Plan],
+        settings: WorkerSettings,
+        report: Report,
+        should_stop: Callable[[], bool],
+    ) -> None:
+        self.engine = engine
+        self.files = files
+        self.clock = clock
+        self.host = host
+        self.plans = plans
+        self.settings = settings
+        self.report = report
+        self.should_stop = should_stop
+        self.owner = secrets.token_hex(16)
+        self.heartbeat = Heartbeat(
+            engine,
+            clock,
+            owner=self.owner,
+            lease_s=settings.lease_s,
+            every_s=settings.heartbeat_s,
+            stall_s=settings.stall_s,
+        )
+        self.group: list[_Part] = []
+        self._ended: set[int] = set()
+
+    def run(self, ids: Sequence[int], supersedes: Mapping[int, tuple[int, ...]]) -> None:
+        """Work on the tasks in `ids` until none of them can be claimed; stop at a batch boundary when asked."""
+        self.supersedes = supersedes
+        self._patiently(self._register)
+        self.heartbeat.start()
+        try:
+            waiting = list(ids)
+            while waiting and not self.should_stop():
+                chunk, waiting = waiting[:500], waiting[500:]
+                while claimed := self._patiently(lambda chunk=chunk: self._claim(chunk)):
+                    for task, _ in claimed:
+                        self._work(task)
+                    if self.should_stop():
+                        break
+                    self._flush()
+            self._flush()
+        finally:
+            self.heartbeat.stop()
+
+    # -- leases ----------------------------------------------------------------------------------
+
+    def _register(self) -> None:
+        start = process_start(os.getpid())
+        record = WorkerRecord(
+            self.owner, self.host.name, self.host.boot_id, self.host.pid_namespace, os.getpid(), start
+        )
+        with transaction(self.engine) as conn:
+            register_worker(conn, record, __version__)
+
+    def _claim(self, ids: Sequence[int]) -> list[tuple[Task, bool]]:
+        visible = processes_are_visible()
+        with transaction(self.engine) as conn:
+            dead = [
+                other.owner
+                for other in owners_of_running(conn)
+                if other.owner != self.owner and provably_dead(other, self.host, process_start(other.pid), visible)
+            ]
+            claimed = claim(
+                conn,
+                owner=self.owner,
+                among=ids,
+                limit=CLAIMED_AT_ONCE,
+                lease_s=self.settings.lease_s,
+                dead=dead,
+            )
+        for task, _ in claimed:
+            self.heartbeat.hold(self._lease(task))
+        if claimed:
+            failpoints.hit("after_claim")
+        return claimed
+
+    def _lease(self, task: Task) -> Lease:
+        return Lease(task.id, self.owner, task.version)
+
+    # -- one task --------------------------------------------------------------------------------
+
+    def _work(self, task: Task) -> None:
+        lease = self._lease(task)
+        if self.should_stop():
+            self._give_back(lease, "pending", retry_in_s=0, ended="stopped")
+            return
+        try:
+            stream = self._open(task, lease)
+        except FilecollectError as problem:
+            self._failed(task, lease, problem)
+            return
+        try:
+            self._read(stream, lease)
+        except FilecollectError as problem:
+            stream.close()
+            self._drop_parts(stream)
+            if isinstance(problem, DatabaseUnavailable):
+                raise
+            self._failed(task, lease, problem)
+
+    def _open(self, task: Task, lease: Lease) -> Stream:
+        plan = self.plans[task.source_key]
+        stream = Stream(self.files, task, plan, now=self.clock.time())
+        if stream.completed_record():
+            try:
+                with transaction(self.engine) as conn:
+                    record_completed(conn, lease, plan.destination, stream.checkpoint, stream.handle, task)
+            finally:
+                stream.close()
+            (again,) = self._reload(task.id)
+            stream = Stream(self.files, again, plan, now=self.clock.time())
+        return stream
+
+    def _reload(self, task_id: int) -> list[Task]:
+        with transaction(self.engine) as conn:
+            return tasks_by_id(conn, [task_id])
+
+    def _read(self, stream: Stream, lease: Lease) -> None:
+        while True:
+            rows = sum(part.step.row_count for part in self.group)
+            room = stream.plan.settings.batch_rows - rows
+            size = sum(part.step.new.offset - part.step.old.offset for part in self.group)
+            if room <= 0 or size >= stream.plan.settings.batch_bytes:
+                self._flush()
+                continue
+            step = stream.next(room)
+            if step is None:
+                self._end_without_step(stream, lease)
+                return
+            finish = self._finish(stream)
+            self.group.append(_Part(stream, lease, step, finish))
+            if finish is not None:
+                return
+            self._flush()
+            if lease.task_id in self._ended:
+                return
+            if self.should_stop():
+                stream.close()
+                self._give_back(lease, "pending", retry_in_s=0, ended="stopped")
+                return
+
+    def _finish(self, stream: Stream) -> Status | None:
+        return "succeeded" if stream.finished else None
+
+    def _end_without_step(self, stream: Stream, lease: Lease) -> None:
+        self._flush()
+        stream.close()
+        if stream.finished:
+            self._give_back(
+                lease, "succeeded", ended="done", content_digest=stream.chain.final(), **_facts(stream)
+            )
+        else:
+            message = f"the last record is not complete: {stream.left} bytes are left unread"
+            self._give_back(lease, "pending", error=message, ended="left", **_facts(stream))
+
+    # -- the commit ------------------------------------------------------------------------------
+
+    def _flush(self) -> None:
+        """Commit the gathered group; every part's stream then stands at its committed checkpoint."""
+        parts = [part for part in self.group if self._still_proven(part)]
+        self.group = []
+        if not parts:
+            return
+        try:
+            results = self._patiently(lambda: self._commit(parts))
+        except BatchTooBad:
+            for part in parts:
+                self._commit_in_pieces(part)
+            return
+        except FilecollectError as problem:
+            for part in parts:
+                part.stream.close()
+                self._failed(part.stream.task, part.lease, problem)
+            if isinstance(problem, DatabaseUnavailable):
+                raise
+            return
+        self.heartbeat.progress()
+        for part, result in zip(parts, results, strict=True):
+            self._committed(part, result)
+
+    def _still_proven(self, part: _Part) -> bool:
+        try:
+            part.stream.prove(part.step.new)
+        except FilecollectError as problem:
+            part.stream.close()
+            self._failed(part.stream.task, part.lease, problem)
+            return False
+        return True
+
+    def _commit(self, parts: Sequence[_Part]) -> list[Committed]:
+        return commit(self.engine, [self._contribution(part) for part in parts], lease_s=self.settings.lease_s)
+
+    def _contribution(self, part: _Part) -> Contribution:
+        stream, task = part.stream, part.stream.task
+        origin = Origin(task.id, task.generation, task.path, utc_text(self.clock.time()), self.host.name)
+        done = part.finish == "succeeded"
+        return Contribution(
+            lease=part.lease,
+            destination=stream.plan.destination,
+            origin=origin,
+            step=part.step,
+            raw_offset=part.step.new.offset,
+            facts=_facts(stream),
+            parser=part.step.new.parser,
+            quarantine_raw_bytes=stream.plan.settings.quarantine_raw_bytes,
+            head=stream.head,
+            finish=part.finish,
+            content_digest=stream.chain.final() if done else None,
+            supersedes=self.supersedes.get(task.id, ()) if done else (),
+        )
+
+    def _commit_in_pieces(self, part: _Part) -> None:
+        """Commit a part that the database refuses too much of in small steps, each its own commit."""
+        part.stream.rewind(part.step.old, SMALL_BATCH_ROWS)
+        while (step := part.stream.next(SMALL_BATCH_ROWS)) is not None:
+            piece = replace(part, step=step, finish=self._finish(part.stream))
+            if not self._still_proven(piece):
+                return
+            results = self._patiently(lambda piece=piece: self._commit([piece]))
+            self._committed(piece, results[0])
+            if results[0].lost or piece.finish is not None or step.new.offset >= part.step.new.offset:
+                return
+
+    def _committed(self, part: _Part, result: Committed) -> None:
+        task = part.stream.task
+        if result.lost:
+            part.stream.close()
+            self._lost(part)
+            return
+        misfits: dict[str, int] = {}
+        nulls: dict[str, int] = {}
+        skipped = 0
+        for piece in part.step.pieces:
+            skipped += piece.span.skipped_count
+            for name, count in piece.misfits.items():
+                misfits[name] = misfits.get(name, 0) + count
+            for column, values in zip(part.stream.plan.layout.columns, piece.records.columns, strict=True):
+                nulls[column.name] = nulls.get(column.name, 0) + list(values).count(None)
+        if part.finish is not None:
+            part.stream.close()
+            self._ended.add(task.id)
+            self.heartbeat.drop(part.lease)
+        self.report(
+            TaskReport(
+                task.id,
+                part.step.new.offset - part.step.old.offset,
+                result.inserted,
+                result.updated,
+                result.ignored,
+                result.quarantined,
+                skipped,
+                misfits,
+                nulls,
+                "done" if part.finish == "succeeded" else None,
+            )
+        )
+
+    def _lost(self, part: _Part) -> None:
+        task = part.stream.task
+        self._ended.add(task.id)
+        self.heartbeat.drop(part.lease)
+        self.heartbeat.counters["fenced"] = self.heartbeat.counters.get("fenced", 0) + 1
+        detail = {"owner": self.owner, "version": part.lease.version, "offset": part.step.old.offset}
+        with transaction(self.engine) as conn:
+            add_events(conn, [FileEvent("fenced", task.path, task.source_key, task.id, detail)])
+        self.report(TaskReport(task.id, ended="lost", message="another worker took this file over"))
+
+    def _drop_parts(self, stream: Stream) -> None:
+        self.group = [part for part in self.group if part.stream is not stream]
+
+    # -- endings ---------------------------------------------------------------------------------
+
+    def _failed(self, task: Task, lease: Lease, problem: FilecollectError) -> None:
+        self._ended.add(task.id)
+        if isinstance(problem, LeaseLost):
+            self.heartbeat.drop(lease)
+            self.report(TaskReport(task.id, ended="lost", message=str(problem)))
+            return
+        attempt = task.attempt_count + 1
+        permanent = isinstance(problem, Unsupported | CheckpointError) or not isinstance(problem, Retryable | Replaced)
+        if permanent or attempt >= self.settings.max_attempts:
+            self._give_back(lease, "failed", error=str(problem), ended="failed", failed=True)
+        elif isinstance(problem, Replaced):
+            self._give_back(lease, "pending", error=str(problem), ended="failed", failed=True)
+        else:
+            wait = backoff_s(attempt, random.random())
+            ended = "failed" if isinstance(problem, FileUnavailable) else "later"
+            self._give_back(lease, "pending", error=str(problem), ended=ended, failed=True, retry_in_s=wait)
+
+    def _give_back(
+        self,
+        lease: Lease,
+        status: Status,
+        *,
+        ended: Any,
+        error: str | None = None,
+        retry_in_s: float | None = None,
+        failed: bool = False,
+        **values: Any,
+    ) -> None:
+        failpoints.hit("before_release")
+        self.heartbeat.drop(lease)
+
+        def write() -> bool:
+            with transaction(self.engine) as conn:
+                return give_back(
+                    conn, lease, status=status, error=error, retry_in_s=retry_in_s, failed=failed, **values
+                )
+
+        if not self._patiently(write):
+            ended, error = "lost", "another worker took this file over"
+        self.report(TaskReport(lease.task_id, ended=ended, message=error))
+
+    def _patiently(self, action: Callable[[], Any]) -> Any:
+        """Do something with the database; while it is away, try again for a minute."""
+        deadline = self.clock.monotonic() + DATABASE_PATIENCE_S
+        attempt = 0
+        while True:
+            try:
+                return action()
+            except DatabaseUnavailable:
+                attempt += 1
+                if self.clock.monotonic() > deadline or self.should_stop():
+                    raise
+                self.clock.sleep(min(0.1 * 2.0**attempt, 5.0))
+
+
+def _facts(stream: Stream) -> dict[str, Any]:
+    stat = stream.stat
+    return {"device": stat.device, "inode": stat.inode, "size": stat.size, "mtime_ns": stat.mtime_ns}

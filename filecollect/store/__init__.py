@@ -1,0 +1,1 @@
+"""SQL: the schema, the one commit, tasks and queries."""

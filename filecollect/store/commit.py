@@ -1,0 +1,273 @@
+"""The one commit: rows, quarantine, ledger, events and the new checkpoint, fenced by the lease.
+
+    BEGIN
+      fence every task, in id order          owner + version + lease + old offset, exactly one row
+      superseded generations' rows go        only in the commit that finishes their successor
+      rows -> destinations                   sorted by key across the group where there is a key
+      quarantine, ledger, events
+    COMMIT                                   unknown outcome? the task's row is read again
+
+The fence locks the task's row, so no takeover can come between it and the COMMIT. A task whose fence
+hits no row is left out before any of its rows are written; the others of the group go on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from sqlalchemy import Connection, Engine, func, insert, null, select, update
+
+from filecollect import failpoints
+from filecollect.domain.batch import BadRecord, Piece, Records, Step
+from filecollect.domain.lease import Lease
+from filecollect.domain.position import Proof
+from filecollect.domain.states import Status
+from filecollect.errors import DatabaseUnavailable, InvariantError
+from filecollect.events import FileEvent
+from filecollect.store.types import DatabaseNow
+from filecollect.store.destination import Destination, Origin, Written
+from filecollect.store.engine import transaction
+from filecollect.store.events import add_events
+from filecollect.store.schema import collection_task, committed_batch, quarantined_item
+from filecollect.store.tasks import holds
+
+
+@dataclass(frozen=True, slots=True)
+class Contribution:
+    """A task's part in one commit; `finish` ends the lease with that status in the same commit."""
+
+    lease: Lease
+    destination: Destination
+    origin: Origin
+    step: Step
+    raw_offset: int
+    facts: dict[str, Any]
+    parser: dict[str, Any]
+    quarantine_raw_bytes: int
+    head: Proof
+    finish: Status | None = None
+    content_digest: str | None = None
+    supersedes: tuple[int, ...] = ()
+    events: tuple[FileEvent, ...] = ()
+
+
+@dataclass(slots=True)
+class Committed:
+    """What a commit made of one contribution; `lost` means that the fence refused it."""
+
+    lost: bool = False
+    inserted: int = 0
+    updated: int = 0
+    ignored: int = 0
+    quarantined: int = 0
+
+
+@dataclass(slots=True)
+class _Portion:
+    """One piece on its way: what the destination made of its records."""
+
+    number: int
+    piece: Piece
+    written: Written = field(default_factory=Written)
+    bad: list[BadRecord] = field(default_factory=list)
+
+
+def commit(engine: Engine, group: Sequence[Contribution], *, lease_s: float) -> list[Committed]:
+    """Commit a group of contributions in one transaction; one result for each, in order.
+
+    Raises DatabaseUnavailable (nothing was committed, try again), BatchTooBad, InvariantError.
+    """
+    results = [Committed() for _ in group]
+    asked = False
+    try:
+        with transaction(engine) as conn:
+            _write_all(conn, group, results, lease_s)
+            failpoints.hit("before_commit")
+            asked = True
+    except DatabaseUnavailable:
+        if not asked or not _stands(engine, group, results):
+            raise
+    failpoints.hit("after_commit")
+    return results
+
+
+def _write_all(conn: Connection, group: Sequence[Contribution], results: list[Committed], lease_s: float) -> None:
+    for number in sorted(range(len(group)), key=lambda number: group[number].lease.task_id):
+        results[number].lost = not _fence(conn, group[number], lease_s)
+    failpoints.hit("after_fence")
+    portions = [
+        _Portion(number, piece)
+        for number, part in enumerate(group)
+        if not results[number].lost
+        for piece in part.step.pieces
+    ]
+    for number, part in enumerate(group):
+        if not results[number].lost:
+            _supersede(conn, part)
+    by_destination: dict[Destination, list[_Portion]] = {}
+    for portion in portions:
+        by_destination.setdefault(group[portion.number].destination, []).append(portion)
+    for destination, some in by_destination.items():
+        written = destination.write(conn, [(portion.piece.records, group[portion.number].origin) for portion in some])
+        for portion, result in zip(some, written, strict=True):
+            portion.written = result
+    failpoints.hit("after_rows")
+    for portion in portions:
+        part, result = group[portion.number], results[portion.number]
+        portion.bad = [*portion.piece.bad, *_refused(portion, part.quarantine_raw_bytes)]
+        _quarantine(conn, part, portion.bad)
+        _ledger(conn, part, portion)
+        result.inserted += portion.written.inserted
+        result.updated += portion.written.updated
+        result.ignored += portion.written.ignored
+        result.quarantined += len(portion.bad)
+    add_events(conn, [event for number, part in enumerate(group) if not results[number].lost for event in part.events])
+
+
+def _fence(conn: Connection, part: Contribution, lease_s: float) -> bool:
+    new = part.step.new
+    values: dict[str, Any] = {
+        "content_offset": new.offset,
+        "raw_offset": part.raw_offset,
+        "checkpoint_json": new.to_json(),
+        "lease_until": DatabaseNow(lease_s),
+        "attempt_count": 0,
+        "last_error": None,
+        "updated_at": DatabaseNow(),
+        "head_length": part.head.length,
+        "head_digest": part.head.digest,
+        **part.facts,
+    }
+    if part.finish is not None:
+        values |= {
+            "status": part.finish,
+            "owner_id": null(),
+            "lease_until": null(),
+            "next_run_at": null(),
+            "content_digest": part.content_digest,
+        }
+    done = conn.execute(
+        update(collection_task)
+        .where(*holds(part.lease), collection_task.c.content_offset == part.step.old.offset)
+        .values(**values)
+    )
+    return done.rowcount == 1
+
+
+def _supersede(conn: Connection, part: Contribution) -> None:
+    for task_id in part.supersedes:
+        if task_id >= part.lease.task_id:
+            raise InvariantError(f"task {part.lease.task_id} cannot supersede the later task {task_id}")
+        rows = part.destination.delete_task(conn, task_id)
+        row = conn.execute(
+            update(collection_task)
+            .where(collection_task.c.id == task_id)
+            .values(
+                status="skipped",
+                owner_id=null(),
+                lease_until=null(),
+                next_run_at=null(),
+                version=collection_task.c.version + 1,
+                last_error=f"superseded by task {part.lease.task_id}",
+                updated_at=DatabaseNow(),
+            )
+            .returning(collection_task.c.path)
+        ).one()
+        conn.execute(
+            update(quarantined_item)
+            .where(quarantined_item.c.task_id == task_id, quarantined_item.c.state == "open")
+            .values(state="discarded")
+        )
+        detail = {"by": part.lease.task_id, "rows": rows}
+        add_events(conn, [FileEvent("superseded", row.path, part.destination.source_key, task_id, detail)])
+
+
+def _refused(portion: _Portion, raw_bytes: int) -> list[BadRecord]:
+    records: Records = portion.piece.records
+    refused = [(index, "database", why) for index, why in portion.written.refused]
+    refused += [
+        (index, "key_conflict", "a record with this key is there already") for index in portion.written.conflicts
+    ]
+    found = []
+    for index, reason, why in refused:
+        start = records.offsets[index] - portion.piece.span.start
+        raw = portion.piece.data[start : start + min(records.lengths[index], raw_bytes)]
+        found.append(
+            BadRecord(records.offsets[index], records.lengths[index], records.lines[index], raw, reason, why)
+        )
+    return found
+
+
+def _quarantine(conn: Connection, part: Contribution, bad: Sequence[BadRecord]) -> None:
+    if not bad:
+        return
+    conn.execute(
+        insert(quarantined_item),
+        [
+            {
+                "task_id": part.lease.task_id,
+                "source_key": part.destination.source_key,
+                "start_offset": record.offset,
+                "length": record.length,
+                "line": record.line,
+                "raw": record.raw,
+                "reason": record.reason,
+                "message": record.message,
+                "parser_json": part.parser,
+                "state": "open",
+            }
+            for record in bad
+        ],
+    )
+
+
+def _ledger(conn: Connection, part: Contribution, portion: _Portion) -> None:
+    span = portion.piece.span
+    last = (
+        select(func.coalesce(func.max(committed_batch.c.seq), 0) + 1)
+        .where(committed_batch.c.task_id == part.lease.task_id)
+        .scalar_subquery()
+    )
+    refused = len(portion.bad) - len(portion.piece.bad)
+    conn.execute(
+        insert(committed_batch).values(
+            task_id=part.lease.task_id,
+            seq=last,
+            start_offset=span.start,
+            end_offset=span.end,
+            start_line=span.start_line,
+            row_count=span.row_count - refused,
+            quarantined_count=span.quarantined_count + refused,
+            skipped_count=span.skipped_count,
+            digest=span.digest,
+            kind=span.kind,
+            owner_id=part.lease.owner,
+            version=part.lease.version,
+            committed_at=DatabaseNow(),
+        )
+    )
+
+
+def _stands(engine: Engine, group: Sequence[Contribution], results: list[Committed]) -> bool:
+    """Return whether a COMMIT with an unknown outcome happened after all.
+
+    The offsets moved under our own owner and version only if it did; all of a group or none.
+    """
+    for number, part in enumerate(group):
+        if results[number].lost:
+            continue
+        with transaction(engine) as conn:
+            row = conn.execute(
+                select(committed_batch.c.end_offset)
+                .where(
+                    committed_batch.c.task_id == part.lease.task_id,
+                    committed_batch.c.owner_id == part.lease.owner,
+                    committed_batch.c.version == part.lease.version,
+                )
+                .order_by(committed_batch.c.seq.desc())
+                .limit(1)
+            ).first()
+        return row is not None and row.end_offset == part.step.new.offset
+    return False

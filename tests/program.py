@@ -1,0 +1,95 @@
+"""Run the program as a user does, in a process of its own, and look at the database afterwards."""
+
+from __future__ import annotations
+
+import json
+import os
+import sqlite3
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tests.invariants import check, offsets
+
+REPOSITORY = Path(__file__).resolve().parents[1]
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How a command ended."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> Any:
+        """Return the document on standard output."""
+        return json.loads(self.out)
+
+
+class Program:
+    """The program in one working directory; every database it wrote is checked."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+
+    def __call__(self, *words: str, failpoints: str | None = None, env: dict[str, str] | None = None) -> Ended:
+        """Run one command to its end, then check the invariants of every database in the directory."""
+        before = {path: offsets(path) for path in self.databases()}
+        ended = self.run(*words, failpoints=failpoints, env=env)
+        for path in self.databases():
+            check(path, before=before.get(path))
+        return ended
+
+    def run(self, *words: str, failpoints: str | None = None, env: dict[str, str] | None = None) -> Ended:
+        """Run one command to its end."""
+        done = subprocess.run(
+            [sys.executable, "-m", "filecollect", *words],
+            cwd=self.directory,
+            env=self.environment(failpoints) | (env or {}),
+            capture_output=True,
+            text=True,
+            timeout=100,
+            check=False,
+        )
+        code = 128 - done.returncode if done.returncode < 0 else done.returncode
+        return Ended(code, done.stdout, done.stderr)
+
+    def environment(self, failpoints: str | None = None) -> dict[str, str]:
+        """Return an environment without the caller's own settings."""
+        env = {name: value for name, value in os.environ.items() if not name.startswith("FILECOLLECT_")}
+        env["PYTHONPATH"] = str(REPOSITORY)
+        if failpoints is not None:
+            env["FILECOLLECT_FAILPOINTS"] = failpoints
+        return env
+
+    def databases(self) -> list[Path]:
+        """Return the SQLite databases in the directory that have our tables."""
+        found = []
+        for path in sorted(self.directory.glob("*.db")):
+            with sqlite3.connect(path) as conn:
+                if conn.execute("SELECT 1 FROM sqlite_master WHERE name = 'collection_task'").fetchone():
+                    found.append(path)
+        return found
+
+    def sql(self, database: str, query: str) -> list[tuple[Any, ...]]:
+        """Return the rows of a query."""
+        with sqlite3.connect(self.directory / database) as conn:
+            return conn.execute(query).fetchall()
+
+    def write(self, name: str, text: str | bytes) -> Path:
+        """Write a file, whose directory is made, and return its path."""
+        path = self.directory / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(text.encode() if isinstance(text, str) else text)
+        return path
+
+
+def aged(path: Path, seconds: float = 60) -> Path:
+    """Make a file look as if it had not been written for some time."""
+    stat = path.stat()
+    os.utime(path, ns=(stat.st_atime_ns, stat.st_mtime_ns - int(seconds * 1e9)))
+    return path
