@@ -1,0 +1,158 @@
+"""The file-system seam: open, read at an offset, stat, list.
+
+Every operating-system error becomes FileUnavailable with the path; a missing file can be told by
+`missing`. Files are opened without following a link at the last component (unless asked to), without
+blocking on FIFOs, and only regular ones are accepted, so a swapped path never reads a device.
+Reads seek first: a handle is used by one thread.
+"""
+
+from __future__ import annotations
+
+import os
+import stat as st
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Protocol, Self
+
+from filecollect.errors import FileUnavailable
+
+
+class FileMissing(FileUnavailable):
+    """There is no such file now."""
+
+    code = "file_missing"
+
+
+class SpecialFile(FileUnavailable):
+    """The path is a link, directory, FIFO, socket or device."""
+
+    code = "special_file"
+
+
+@dataclass(frozen=True, slots=True)
+class FileStat:
+    """What the file system says of a file: sizes in bytes, times in nanoseconds."""
+
+    device: int
+    inode: int
+    size: int
+    mtime_ns: int
+    is_regular: bool = True
+    is_symlink: bool = False
+
+    @classmethod
+    def of(cls, result: os.stat_result) -> FileStat:
+        """Take over a stat result."""
+        return cls(
+            result.st_dev,
+            result.st_ino,
+            result.st_size,
+            result.st_mtime_ns,
+            st.S_ISREG(result.st_mode),
+            st.S_ISLNK(result.st_mode),
+        )
+
+
+def unavailable(path: str, problem: OSError) -> FileUnavailable:
+    """Return an operating-system error as ours."""
+    said = problem.strerror or str(problem)
+    if isinstance(problem, FileNotFoundError | NotADirectoryError):
+        return FileMissing(said, path=path)
+    return FileUnavailable(said, path=path)
+
+
+class FileHandle:
+    """An open regular file."""
+
+    def __init__(self, path: str, *, follow_symlinks: bool) -> None:
+        self.path = path
+        flags = os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NONBLOCK", 0)
+        if not follow_symlinks:
+            flags |= getattr(os, "O_NOFOLLOW", 0)
+        try:
+            self._file = open(path, "rb", buffering=0, opener=lambda name, _: os.open(name, flags))
+        except OSError as problem:
+            if os.path.islink(path):
+                raise SpecialFile("a symbolic link is not followed", path=path) from problem
+            raise unavailable(path, problem) from problem
+        if not self.stat().is_regular:
+            self._file.close()
+            raise SpecialFile("not a regular file", path=path)
+
+    def read_at(self, offset: int, length: int) -> bytes:
+        """Return up to `length` bytes from `offset`; fewer only at the end of the file."""
+        parts = []
+        try:
+            self._file.seek(offset)
+            while length > 0 and (data := self._file.read(length)):
+                parts.append(data)
+                length -= len(data)
+        except OSError as problem:
+            raise unavailable(self.path, problem) from problem
+        return parts[0] if len(parts) == 1 else b"".join(parts)
+
+    def stat(self) -> FileStat:
+        """Return the open file's facts, whatever its path is now."""
+        try:
+            return FileStat.of(os.fstat(self._file.fileno()))
+        except OSError as problem:
+            raise unavailable(self.path, problem) from problem
+
+    def close(self) -> None:
+        """Let go of the file."""
+        self._file.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+class FileSystem(Protocol):
+    """What is needed of a file system."""
+
+    def open(self, path: str) -> FileHandle:
+        """Open a regular file; raise FileUnavailable."""
+
+    def stat(self, path: str) -> FileStat:
+        """Return the facts of what the path leads to; raise FileUnavailable."""
+
+    def lstat(self, path: str) -> FileStat:
+        """Return the facts of the path itself; raise FileUnavailable."""
+
+    def scandir(self, path: str) -> Iterator[os.DirEntry[str]]:
+        """Return a directory's entries; raise FileUnavailable."""
+
+
+class LocalFileSystem:
+    """The machine's own file system."""
+
+    def __init__(self, *, follow_symlinks: bool = False) -> None:
+        self.follow_symlinks = follow_symlinks
+
+    def open(self, path: str) -> FileHandle:
+        """Open a regular file; raise FileUnavailable."""
+        return FileHandle(path, follow_symlinks=self.follow_symlinks)
+
+    def stat(self, path: str) -> FileStat:
+        """Return the facts of what the path leads to; raise FileUnavailable."""
+        try:
+            return FileStat.of(os.stat(path))
+        except OSError as problem:
+            raise unavailable(path, problem) from problem
+
+    def lstat(self, path: str) -> FileStat:
+        """Return the facts of the path itself; raise FileUnavailable."""
+        try:
+            return FileStat.of(os.lstat(path))
+        except OSError as problem:
+            raise unavailable(path, problem) from problem
+
+    def scandir(self, path: str) -> Iterator[os.DirEntry[str]]:
+        """Return a directory's entries; raise FileUnavailable."""
+        try:
+            with os.scandir(path) as entries:
+                yield from entries
+        except OSError as problem:
+            raise unavailable(path, problem) from problem

@@ -1,0 +1,98 @@
+"""Digests that identify content: heads, guards, spans, and the chained digest of a whole content.
+
+All digests are xxh3-128 in hex. The chain is H_k = xxh3_128(H_k-1 || block) over blocks of 1 MiB
+(H_0 is empty), so a resume re-reads less than one block; hash states themselves cannot be stored.
+"""
+
+from __future__ import annotations
+
+import xxhash
+
+from filecollect.domain.position import CHAIN_BLOCK, GUARD_LENGTH, HEAD_LENGTHS, Chain, Proof
+from filecollect.files.filesystem import FileHandle
+
+READ = 1024 * 1024
+
+
+def digest(data: bytes) -> str:
+    """Return the digest of some bytes."""
+    return xxhash.xxh3_128_hexdigest(data)
+
+
+def heads(handle: FileHandle, size: int) -> list[Proof]:
+    """Return the heads that `size` content bytes fill, shortest first; under 64 bytes the whole content."""
+    data = handle.read_at(0, min(size, HEAD_LENGTHS[-1]))
+    lengths = [length for length in HEAD_LENGTHS if length <= len(data)] or [len(data)]
+    return [Proof(length, digest(data[:length])) for length in lengths if length]
+
+
+def head_at(handle: FileHandle, length: int) -> Proof:
+    """Return the head of one length."""
+    return Proof(length, digest(handle.read_at(0, length)))
+
+
+def guard(handle: FileHandle, offset: int) -> Proof:
+    """Return the proof of the last up to 256 bytes before `offset`."""
+    length = min(GUARD_LENGTH, offset)
+    return Proof(length, digest(handle.read_at(offset - length, length)) if length else "")
+
+
+def proves(handle: FileHandle, proof: Proof, end_offset: int) -> bool:
+    """Return whether the bytes that end at `end_offset` are those of `proof`; no bytes prove themselves."""
+    if proof.length == 0:
+        return True
+    data = handle.read_at(end_offset - proof.length, proof.length)
+    return len(data) == proof.length and digest(data) == proof.digest
+
+
+def span_digest(handle: FileHandle, start: int, end: int) -> str:
+    """Return the digest of the content from `start` to `end`, read a megabyte at a time."""
+    hasher = xxhash.xxh3_128()
+    while start < end and (data := handle.read_at(start, min(READ, end - start))):
+        hasher.update(data)
+        start += len(data)
+    return hasher.hexdigest()
+
+
+class ChainDigest:
+    """The chained digest of a content that is read in order."""
+
+    def __init__(self, start: Chain) -> None:
+        self._blocks = start.blocks
+        self._chain = bytes.fromhex(start.digest)
+        self._begin()
+
+    def _begin(self) -> None:
+        self._block = xxhash.xxh3_128(self._chain)
+        self._size = 0
+
+    def update(self, data: bytes) -> None:
+        """Take in the next bytes."""
+        view = memoryview(data)
+        while view:
+            part = view[: CHAIN_BLOCK - self._size]
+            self._block.update(part)
+            self._size += len(part)
+            view = view[len(part) :]
+            if self._size == CHAIN_BLOCK:
+                self._blocks += 1
+                self._chain = self._block.digest()
+                self._begin()
+
+    def chain(self) -> Chain:
+        """Return the digest over whole blocks, to be stored."""
+        return Chain(self._blocks, self._chain.hex())
+
+    def final(self) -> str:
+        """Return the digest of everything so far."""
+        return self._block.hexdigest() if self._size or not self._blocks else self._chain.hex()
+
+    @classmethod
+    def resume(cls, handle: FileHandle, chain: Chain, offset: int) -> ChainDigest:
+        """Return the state at content `offset`, reading what is not covered by whole blocks."""
+        resumed = cls(chain)
+        position = chain.blocks * CHAIN_BLOCK
+        while position < offset and (data := handle.read_at(position, min(READ, offset - position))):
+            resumed.update(data)
+            position += len(data)
+        return resumed
