@@ -246,7 +246,7 @@ class Assigner:
             for sample in part[:SAMPLED_FILES]:
                 inference.add(sample.head, sample.tail)
             columns = inference.columns(self.base.columns or {})
-        changes: dict[str, Any] = {"paths": sorted({sample.path for sample in part})[:1], "format": spec.format}
+        changes: dict[str, Any] = {"paths": (min(sample.path for sample in part),), "format": spec.format}
         if "follow" not in self.base.model_fields_set:
             logs = spec.format == "lines" or any(suffix_of(sample.path) in LOG_SUFFIXES for sample in part)
             changes["follow"] = logs
