@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ from sqlalchemy import Engine
 from filecollect import failpoints
 from filecollect.clock import SystemClock
 from filecollect.config import Config, SourceSettings, WorkerSettings
-from filecollect.errors import UsageError
+from filecollect.errors import DatabaseUnavailable, UsageError
 from filecollect.files.filesystem import LocalFileSystem
 from filecollect.files.finder import Found, Scan, find
 from filecollect.host import this_host
@@ -22,7 +23,7 @@ from filecollect.pipeline.backfill import Backfill, Summary, with_workers
 from filecollect.pipeline.plan import Plan
 from filecollect.pipeline.pool import Job, Pool, work_here
 from filecollect.pipeline.report import TaskReport
-from filecollect.store.engine import close, open_engine
+from filecollect.store.engine import checkpoint_wal, close, open_engine
 from filecollect.store.migrate import upgrade
 
 WORTH_A_PROCESS_BYTES = 8 * 1024 * 1024
@@ -187,11 +188,16 @@ class Round:
             return
         close(engine, truncate=False)
         checkpointer = open_engine(self.url, durability=self.settings.durability, checkpointer=True)
+
+        def tick() -> None:
+            _checkpoint(checkpointer)
+            progress(backfill.summary, "loading")
+
         try:
             Pool(self._job(backfill, ids), workers).run(
                 backfill.report,
                 self.should_stop,
-                lambda: (_checkpoint(checkpointer), progress(backfill.summary, "loading"))[0],
+                tick,
             )
         finally:
             close(checkpointer, truncate=True)
@@ -207,9 +213,8 @@ class Round:
 
 
 def _checkpoint(engine: Engine) -> None:
-    if engine.dialect.name == "sqlite":
-        with engine.connect() as conn:
-            conn.exec_driver_sql("PRAGMA wal_checkpoint(PASSIVE)")
+    with suppress(DatabaseUnavailable):
+        checkpoint_wal(engine)
 
 
 def assignment_only(call: BackfillCall, engine: Engine | None) -> tuple[Assignment, list[Found]]:

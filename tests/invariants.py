@@ -10,6 +10,7 @@ import csv
 import io
 import json
 import sqlite3
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote_to_bytes
@@ -59,7 +60,7 @@ def records(content: bytes, format_name: str, header: list[str] | None, start: i
 
 def offsets(database: Path) -> dict[int, int]:
     """Return the position of every task, to be given to a later `check` (I4)."""
-    with sqlite3.connect(database) as conn:
+    with closing(sqlite3.connect(database)) as conn:
         return dict(conn.execute("SELECT id, content_offset FROM collection_task"))
 
 

@@ -7,6 +7,7 @@ import os
 import sqlite3
 import subprocess
 import sys
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -70,14 +71,14 @@ class Program:
         """Return the SQLite databases in the directory that have our tables."""
         found = []
         for path in sorted(self.directory.glob("*.db")):
-            with sqlite3.connect(path) as conn:
+            with closing(sqlite3.connect(path)) as conn:
                 if conn.execute("SELECT 1 FROM sqlite_master WHERE name = 'collection_task'").fetchone():
                     found.append(path)
         return found
 
     def sql(self, database: str, query: str) -> list[tuple[Any, ...]]:
         """Return the rows of a query."""
-        with sqlite3.connect(self.directory / database) as conn:
+        with closing(sqlite3.connect(self.directory / database)) as conn, conn:
             return conn.execute(query).fetchall()
 
     def write(self, name: str, text: str | bytes) -> Path:

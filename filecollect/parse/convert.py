@@ -28,6 +28,7 @@ STAMP = re.compile(
 LEAST, MOST = -(2**63), 2**63 - 1
 Misfit = object()
 """Stands for a value that does not fit."""
+_encoder = msgspec.json.Encoder(decimal_format="number")
 
 
 def significant(text: str) -> int:
@@ -142,7 +143,7 @@ def text_column(values: Sequence[str | None], column: Column) -> tuple[list[Any]
 
 def json_text(value: Any) -> str:
     """Return a value as compact JSON text; big numbers keep their digits."""
-    return msgspec.json.encode(value, decimal_format="number").decode()
+    return _encoder.encode(value).decode()
 
 
 def json_value(value: Any, column: Column) -> Any:

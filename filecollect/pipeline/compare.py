@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from filecollect.domain.identity import Facts, Original, Outcome, choose, decide
 from filecollect.domain.position import Proof, head_length
 from filecollect.errors import FilecollectError, FileUnavailable
-from filecollect.files.filesystem import FileHandle, FileStat, FileSystem
+from filecollect.files.filesystem import FileHandle, FileMissing, FileStat, FileSystem
 from filecollect.files.fingerprint import ChainDigest, head_at, heads, proves, span_digest
 from filecollect.files.paths import os_path
 from filecollect.store.tasks import Task
@@ -160,7 +160,7 @@ def _original(files: FileSystem, task: Task, seen: Look) -> Original:
                 return "changed"
             return "live" if proves(handle, position.guard, position.offset) else "changed"
     except FileUnavailable as problem:
-        return "vanished" if problem.missing else "live"
+        return "vanished" if isinstance(problem, FileMissing) else "live"
 
 
 def _same_content(

@@ -314,7 +314,9 @@ class Discoverer:
         if task.status in {"paused", "cancelled", "failed"} and outcome == "unchanged":
             return self._decision(seen, "failed", task.id, reason=task.status, message=task.last_error)
         if task.status == "running":
-            return self._decision(seen, "continued", task.id, work=unread)
+            return self._decision(
+                seen, "continued", task.id, work=unread, supersedes=self._pending_supersedes(conn, task)
+            )
         if task.status in {"paused", "cancelled"}:
             return self._decision(seen, "skipped", task.id, reason=task.status, message=f"the task is {task.status}")
         values: dict[str, Any] = {**identity, "snapshot_json": bound}

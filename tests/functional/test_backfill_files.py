@@ -98,7 +98,7 @@ def test_a_log_replaced_by_rename_and_a_moved_log_are_told_apart(program: Progra
     path.rename(program.directory / "app.log.1")
     aged(program.write("app.log", "".join(f"second file line {n:04d}\n" for n in range(20))), 30)
 
-    assert sorted(backfill(program)) == ["replaced", "unchanged"]
+    assert sorted(backfill(program)) == ["loaded", "unchanged"]
     assert program.sql("o.db", "SELECT count(*) FROM app") == [(70,)]
     assert "renamed" in kinds(program)
 
