@@ -164,8 +164,7 @@ def _rows(conn: sqlite3.Connection, task: sqlite3.Row, source: sqlite3.Row) -> N
 def _moved(conn: sqlite3.Connection, before: dict[int, int]) -> None:
     """I4: no offset fell without an event that says so."""
     back = {
-        row[0]
-        for row in conn.execute("SELECT task_id FROM file_event WHERE kind IN ('replayed', 'record_completed')")
+        row[0] for row in conn.execute("SELECT task_id FROM file_event WHERE kind IN ('replayed', 'record_completed')")
     }
     now = dict(conn.execute("SELECT id, content_offset FROM collection_task"))
     for task_id, offset in before.items():

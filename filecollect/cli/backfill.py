@@ -208,7 +208,9 @@ def print_summary(summary: Summary, elapsed: float, *, dry_run: bool) -> None:
         files = ", ".join(f"{count} {outcome}" for outcome, count in counts if count)
         rows = sum(result.rows for result in results)
         new = " (new table)" if one.created and not dry_run else ""
-        click.echo(f"{one.source} -> {one.table}{new}: {one.format}, {len(one.columns)} columns; {files}; {rows:,} rows")
+        click.echo(
+            f"{one.source} -> {one.table}{new}: {one.format}, {len(one.columns)} columns; {files}; {rows:,} rows"
+        )
         for name, count in one.misfits.items():
             click.echo(
                 f"  {count:,} values do not fit column {name}: NULL there, the raw value is in _extra; "

@@ -40,7 +40,7 @@ def source_settings(
         said |= {name: getattr(base, name) for name in base.model_fields_set - before}
         said |= {pair.partition("=")[0].strip(): None for pair in pairs if pair.partition("=")[0].strip() in said}
     problems = unsupported(base)
-    for one in (config.source.values() if config else ()):
+    for one in config.source.values() if config else ():
         problems += unsupported(one)
     if problems:
         raise ConfigError(problems)

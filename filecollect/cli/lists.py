@@ -81,7 +81,9 @@ def source(ctx: Context, source_key: str) -> None:
 @filters
 @click.option("--status", help="Only this status.")
 @common_options
-def tasks(ctx: Context, status: str | None, source: str | None, path: str | None, since: str | None, limit: int) -> None:
+def tasks(
+    ctx: Context, status: str | None, source: str | None, path: str | None, since: str | None, limit: int
+) -> None:
     """List tasks: one generation of one file each."""
     names = ("id", "source_key", "status", "content_offset", "size", "path", "last_error")
     with ctx.open() as engine, reading(engine) as conn:

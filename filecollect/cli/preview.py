@@ -72,8 +72,12 @@ def _print(one: Preview, why: tuple[str, ...]) -> None:
     plan = one.plan
     spec = plan.spec.to_json()
     click.echo(f"{one.path}")
-    click.echo(f"  source {plan.source_key} -> table {plan.destination.table}, follow = {str(plan.settings.follow).lower()}")
-    said = ", ".join(f"{name} {spec[name]!r}" for name in ("encoding", "delimiter", "header") if spec.get(name) is not None)
+    click.echo(
+        f"  source {plan.source_key} -> table {plan.destination.table}, follow = {str(plan.settings.follow).lower()}"
+    )
+    said = ", ".join(
+        f"{name} {spec[name]!r}" for name in ("encoding", "delimiter", "header") if spec.get(name) is not None
+    )
     click.echo(f"  {plan.spec.format} ({said})")
     for sentence in why:
         click.echo(f"    {sentence}")

@@ -71,7 +71,9 @@ class Column:
     @classmethod
     def from_json(cls, value: dict[str, Any]) -> Column:
         """Read a column back from `collection_source.columns_json`."""
-        return cls(value["name"], value["from"], value["type"], value["origin"] == "declared", value.get("zoned", False))
+        return cls(
+            value["name"], value["from"], value["type"], value["origin"] == "declared", value.get("zoned", False)
+        )
 
 
 @dataclass(frozen=True, slots=True)

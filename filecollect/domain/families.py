@@ -33,7 +33,25 @@ _DATE = re.compile(
     r"(?:Z|[+-]\d{4})?(?![0-9A-Za-z])"
 )
 _WEEKDAY = frozenset(
-    "mon tue wed thu fri sat sun monday tuesday wednesday thursday friday saturday sunday tues thur thurs".split()
+    [
+        "mon",
+        "tue",
+        "wed",
+        "thu",
+        "fri",
+        "sat",
+        "sun",
+        "monday",
+        "tuesday",
+        "wednesday",
+        "thursday",
+        "friday",
+        "saturday",
+        "sunday",
+        "tues",
+        "thur",
+        "thurs",
+    ]
 )
 _HEX = re.compile(r"(?=[0-9a-f]*\d)[0-9a-f]{12,}", re.IGNORECASE)
 _MONTH = re.compile(r"(19|20)\d{2}[-_.]?(0[1-9]|1[0-2])")
@@ -58,7 +76,9 @@ def _tokens(name: str) -> list[str]:
     tokens = [
         word
         for word in words[0].split()
-        if word.casefold() not in _WEEKDAY and not _HEX.fullmatch(word) and not (_TIME.fullmatch(word) and len(word) > 6)
+        if word.casefold() not in _WEEKDAY
+        and not _HEX.fullmatch(word)
+        and not (_TIME.fullmatch(word) and len(word) > 6)
     ]
     while tokens and tokens[0].isdecimal():
         tokens.pop(0)

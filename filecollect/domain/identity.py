@@ -78,7 +78,7 @@ def _at_its_path(facts: Facts) -> Outcome:
         return "edited" if facts.head or facts.same_size else "replaced"
     if _matches(facts) and (facts.head_length >= 64 or facts.same_inode):
         return "grown" if facts.size > facts.offset else "unchanged"
-    if facts.head and facts.other_boot and 0 < facts.common:
+    if facts.head and facts.other_boot and facts.common > 0:
         return "rolled_back"
     return "truncated" if facts.size < facts.offset else "replaced"
 

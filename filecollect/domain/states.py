@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-Status = Literal[
-    "pending", "running", "delivering", "succeeded", "failed", "paused", "cancelled", "skipped", "gone"
-]
+Status = Literal["pending", "running", "delivering", "succeeded", "failed", "paused", "cancelled", "skipped", "gone"]
 
 CHANGES: dict[str, frozenset[str]] = {
     "pending": frozenset({"running", "paused", "cancelled", "gone", "skipped", "failed"}),

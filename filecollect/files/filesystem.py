@@ -70,7 +70,7 @@ class FileHandle:
         if not follow_symlinks:
             flags |= getattr(os, "O_NOFOLLOW", 0)
         try:
-            self._file = open(path, "rb", buffering=0, opener=lambda name, _: os.open(name, flags))
+            self._file = open(path, "rb", buffering=0, opener=lambda name, _: os.open(name, flags))  # noqa: SIM115
         except OSError as problem:
             if os.path.islink(path):
                 raise SpecialFile("a symbolic link is not followed", path=path) from problem

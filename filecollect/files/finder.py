@@ -111,7 +111,9 @@ class _Scanner:
         facts = FileStat.of(stat)
         if not facts.is_regular:
             link = facts.is_symlink
-            self.odd[path] = "a symbolic link is not followed" if link else "not a regular file (FIFO, socket or device)"
+            self.odd[path] = (
+                "a symbolic link is not followed" if link else "not a regular file (FIFO, socket or device)"
+            )
             return True
         before = self.found.get(path)
         self.found[path] = Found(path, facts, explicit or (before is not None and before.explicit))

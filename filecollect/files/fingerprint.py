@@ -54,6 +54,11 @@ def span_digest(handle: FileHandle, start: int, end: int) -> str:
     return hasher.hexdigest()
 
 
+def hasher() -> xxhash.xxh3_128:
+    """Return a digest that is fed piece by piece."""
+    return xxhash.xxh3_128()
+
+
 class ChainDigest:
     """The chained digest of a content that is read in order."""
 

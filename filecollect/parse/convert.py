@@ -108,9 +108,15 @@ def text_converter(column: Column) -> Callable[[str], Any]:
         if column.declared:
             return lambda text: as_stamp(text, bool(stamp_zone(text)))
         return lambda text: as_stamp(text, column.zoned)
-    return {"text": str, "integer": integer, "real": real, "decimal": decimal, "boolean": boolean}.get(
-        base, {"json": json, "date": as_date}.get(base, str)
-    )
+    converters: dict[str, Callable[[str], Any]] = {
+        "integer": integer,
+        "real": real,
+        "decimal": decimal,
+        "boolean": boolean,
+        "json": json,
+        "date": as_date,
+    }
+    return converters.get(base, str)
 
 
 def fits_decimal(text: str, type_name: str) -> bool:

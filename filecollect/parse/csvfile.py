@@ -88,9 +88,7 @@ class CsvParser:
         except csv.Error:
             plain = False
         if plain:
-            if rows and rows[-1] == [SENTINEL]:
-                rows.pop()
-            elif len(rows) > limit:
+            if (rows and rows[-1] == [SENTINEL]) or len(rows) > limit:
                 rows.pop()
             return rows, list(range(1, len(rows) + 1)), False
         return self._frame_slowly(text, limit)
@@ -202,7 +200,10 @@ class CsvParser:
         return position
 
     def text(self, data: bytes) -> str:
-        return data.decode(self.spec.encoding, "surrogateescape" if self.spec.encoding in {"utf-8", "ascii"} else "replace")
+        """Return decoded bytes; in UTF-8 what cannot be decoded is marked, to be refused record by record."""
+        return data.decode(
+            self.spec.encoding, "surrogateescape" if self.spec.encoding in {"utf-8", "ascii"} else "replace"
+        )
 
     def _some(
         self, data: bytes, parsed: Parsed, pieces: list[Records], offset: int, line: int, room: int

@@ -143,9 +143,7 @@ class JsonlParser(LineParser):
             extras[index] = json_text(extra)
         return tuple(row)
 
-    def _items(
-        self, lines: Sequence[bytes]
-    ) -> tuple[list[Sequence[Any]], dict[int, str], dict[int, tuple[str, str]]]:
+    def _items(self, lines: Sequence[bytes]) -> tuple[list[Sequence[Any]], dict[int, str], dict[int, tuple[str, str]]]:
         wrong: dict[int, tuple[str, str]] = {}
         payloads: list[str | None] = []
         keys: list[str | None] = []

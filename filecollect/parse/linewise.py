@@ -56,7 +56,9 @@ class LineParser:
         if len(lines) == data.count(b"\n") and tail is not Tail.WAIT and rest:
             room = limit - sum(1 for one in lines if not self.blank(one))
             text = rest.rstrip(b"\x00") if tail is Tail.TRY else rest
-            whole = text == rest and not rest.endswith(b"\x00") and (self.blank(rest) or self.is_whole(self._bare(rest)))
+            whole = (
+                text == rest and not rest.endswith(b"\x00") and (self.blank(rest) or self.is_whole(self._bare(rest)))
+            )
             open_line = room > 0 and (whole or tail is Tail.TAKE)
             self.misfits = {}
         at = starts(lines, offset)

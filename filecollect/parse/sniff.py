@@ -70,7 +70,9 @@ def sniff(head: bytes, *, complete: bool, name: str, wanted: Wanted) -> Sniffed:
     if _is_jsonl(body, suffix, why):
         return Sniffed(replace(spec, format="jsonl"), tuple(why))
     if suffix == "json":
-        raise Unsupported("JSON that is not one object a line is not read by this version", hint="jq -c . FILE > F.jsonl")
+        raise Unsupported(
+            "JSON that is not one object a line is not read by this version", hint="jq -c . FILE > F.jsonl"
+        )
     delimiter = _delimiter(spec, body, suffix, force=suffix in {"csv", "tsv", "psv"})
     if delimiter is not None:
         return _csv(spec, body, wanted, delimiter, why)
@@ -96,12 +98,14 @@ def _encoding(head: bytes, why: list[str]) -> str:
         if problem.start >= len(head) - 3:
             return "utf-8"
     good = sum(1 for line in head.split(b"\n") if _is_utf8(line))
-    if good > 0.98 * (head.count(b"\n") + 1) and any(max(line, default=0) > 127 and _is_utf8(line) for line in head.split(b"\n")):
+    if good > 0.98 * (head.count(b"\n") + 1) and any(
+        max(line, default=0) > 127 and _is_utf8(line) for line in head.split(b"\n")
+    ):
         why.append("encoding UTF-8, but for a few lines")
         return "utf-8"
-    import chardetng_py
+    import chardetng_py  # type: ignore[import-untyped]
 
-    guess = chardetng_py.detect(head).lower()
+    guess = str(chardetng_py.detect(head)).lower()
     why.append(f"encoding {guess}: not UTF-8, guessed from the content")
     return guess
 

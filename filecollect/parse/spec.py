@@ -31,7 +31,8 @@ class Spec:
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Spec:
         """Read the stored form."""
-        return cls(**{name: tuple(one) if isinstance(one, list) else one for name, one in value.items()})
+        read: dict[str, Any] = {name: tuple(one) if isinstance(one, list) else one for name, one in value.items()}
+        return cls(**read)
 
 
 @dataclass(frozen=True, slots=True)

@@ -108,7 +108,9 @@ def unreadable(head: bytes, found: Found, path: str) -> Refused | None:
     kind = unsupported_kind(head, PurePath(path).name)
     packed = compression(head)
     if packed is not None:
-        return Refused(path, "failed", "compressed", f"{packed} files are not read by this version; decompress it first")
+        return Refused(
+            path, "failed", "compressed", f"{packed} files are not read by this version; decompress it first"
+        )
     if kind is None and named_for_records and looks_binary(head):
         kind = "binary content"
     if kind is None:
@@ -219,7 +221,7 @@ class Assigner:
             if key in plans:
                 plan = plans[key]
                 names = {column.source_name for column in plan.columns}
-                if plan.created and self.source is None or not _agree(plan.spec.format, names, part[0]):
+                if (plan.created and self.source is None) or not _agree(plan.spec.format, names, part[0]):
                     continue
             elif key in self.stored:
                 stored = self.stored[key]

@@ -8,7 +8,7 @@ The upper bound of each file is its size when it was recorded; what grows later 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from sqlalchemy import Engine
@@ -17,7 +17,7 @@ from filecollect import failpoints
 from filecollect.clock import Clock
 from filecollect.config import WorkerSettings
 from filecollect.domain.rotation import age_order
-from filecollect.errors import FilecollectError, UsageError
+from filecollect.errors import UsageError
 from filecollect.events import FileEvent
 from filecollect.files.filesystem import FileSystem
 from filecollect.files.finder import Found, Scan
@@ -29,7 +29,6 @@ from filecollect.pipeline.plan import Plan, remember_tuning, to_stored
 from filecollect.pipeline.report import TaskReport
 from filecollect.store.engine import reading, transaction
 from filecollect.store.events import add_event_once
-from filecollect.store.schema import OUR_TABLES
 from filecollect.store.sources import add_source, count_tasks, stored_source
 from filecollect.store.tasks import tasks_by_id
 
@@ -290,5 +289,3 @@ class Backfill:
 def with_workers(settings: WorkerSettings, workers: int | None) -> WorkerSettings:
     """Return settings with the number of workers of the call."""
     return settings if workers is None else settings.model_copy(update={"workers": workers})
-
-

@@ -23,10 +23,10 @@ from filecollect.domain.position import Checkpoint
 from filecollect.errors import FilecollectError, InvariantError, UsageError
 from filecollect.events import FileEvent
 from filecollect.files.filesystem import FileStat, FileSystem
+from filecollect.files.paths import os_path
 from filecollect.host import Host
-from filecollect.pipeline.compare import Candidate, LedgerSpan, Look, Match, head_of, look, match
+from filecollect.pipeline.compare import Candidate, LedgerSpan, Look, Match, look, match
 from filecollect.pipeline.plan import Plan
-from filecollect.store.types import DatabaseNow
 from filecollect.store.engine import reading, transaction
 from filecollect.store.events import add_events
 from filecollect.store.schema import committed_batch
@@ -40,7 +40,7 @@ from filecollect.store.tasks import (
     tasks_at_paths,
     tasks_with_heads,
 )
-from filecollect.files.paths import os_path
+from filecollect.store.types import DatabaseNow
 
 CHUNK = 200
 TRIES = 20
@@ -328,8 +328,8 @@ class Discoverer:
             detail = {"from": task.path, "how": "moved" if outcome == "renamed" else "copytruncate"}
             self._event(conn, "renamed", seen.path, task.id, detail)
         if unread and task.content_offset > task.start_offset:
-            detail = {"offset": task.content_offset, "size": seen.stat.size}
-            self._event(conn, "continued", seen.path, task.id, detail)
+            grown: dict[str, Any] = {"offset": task.content_offset, "size": seen.stat.size}
+            self._event(conn, "continued", seen.path, task.id, grown)
         work = unread or task.status not in {"succeeded", "gone"}
         fresh = task.content_offset == 0 and outcome in {"grown", "unchanged"}
         name = "loaded" if work and fresh else "continued" if work else "unchanged"

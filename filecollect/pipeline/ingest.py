@@ -17,6 +17,7 @@ from filecollect.domain.position import GUARD_LENGTH, Checkpoint, Proof, head_le
 from filecollect.errors import Replaced
 from filecollect.files.filesystem import FileHandle, FileStat, FileSystem
 from filecollect.files.fingerprint import ChainDigest, digest, guard, head_at, proves
+from filecollect.files.fingerprint import hasher as new_hasher
 from filecollect.files.paths import os_path
 from filecollect.files.reader import PlainReader
 from filecollect.parse.api import Parsed, Tail
@@ -269,7 +270,7 @@ class Stream:
         """Pass over a record longer than may be held, in bounded memory, up to the next line end."""
         start = old.offset
         raw = self.buffer[: self.plan.spec.quarantine_raw_bytes]
-        hasher = ChainDigest.span()
+        span_hasher = new_hasher()
         position = start
         ended = False
         last = b""
@@ -280,7 +281,7 @@ class Stream:
             at = data.find(b"\n")
             ended = at >= 0
             data = data[: at + 1] if ended else data
-            hasher.update(data)
+            span_hasher.update(data)
             self.chain.update(data)
             position += len(data)
             last = (last + data)[-GUARD_LENGTH:]
@@ -289,15 +290,15 @@ class Stream:
         bad = BadRecord(
             start, length, old.lines + 1, raw, "record_too_long", f"the record has {length} bytes, the limit is {limit}"
         )
-        span = Span(start, position, old.lines + 1, 0, 1, 0, hasher.hexdigest())
+        span = Span(start, position, old.lines + 1, 0, 1, 0, span_hasher.hexdigest())
         self.buffer = b""
         self.read_to = position
         self.checkpoint = old.moved(
             offset=position,
             lines=old.lines + int(ended),
-            guard=Proof(len(last), digest(last)) if len(last) == min(GUARD_LENGTH, position) else guard(
-                self.handle, position
-            ),
+            guard=Proof(len(last), digest(last))
+            if len(last) == min(GUARD_LENGTH, position)
+            else guard(self.handle, position),
             open_record=None if ended else start,
             parser=self.parser.state(),
             chain=self.chain.chain(),

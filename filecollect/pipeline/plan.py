@@ -107,7 +107,8 @@ def stored_plan(stored: StoredSource, changes: Mapping[str, Any] | None = None) 
     for name, value in (changes or {}).items():
         if name not in TUNING and settings.get(name) != value:
             raise UsageError(
-                f"source {stored.source_key} was started with {name} = {settings.get(name)!r}, this call says {value!r}",
+                f"source {stored.source_key} was started with {name} = {settings.get(name)!r}, "
+                f"this call says {value!r}",
                 hint=f"`filecollect replay {stored.source_key} --set {name}=...` reads its files again, "
                 f"`filecollect sources forget {stored.source_key}` starts over",
             )
@@ -121,7 +122,9 @@ def stored_plan(stored: StoredSource, changes: Mapping[str, Any] | None = None) 
 
 def settings_of(stored: Mapping[str, Any]) -> SourceSettings:
     """Return stored settings as they were said: what equals its default counts as not said."""
-    defaults = {name: field.get_default(call_default_factory=True) for name, field in SourceSettings.model_fields.items()}
+    defaults = {
+        name: field.get_default(call_default_factory=True) for name, field in SourceSettings.model_fields.items()
+    }
     said = {name: value for name, value in stored.items() if value != _plain(defaults[name])}
     return SourceSettings.model_validate(said | {"paths": stored["paths"]})
 

@@ -14,6 +14,7 @@ import random
 import secrets
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from sqlalchemy import Engine
@@ -109,7 +110,7 @@ class Worker:
             waiting = list(ids)
             while waiting and not self.should_stop():
                 chunk, waiting = waiting[:500], waiting[500:]
-                while claimed := self._patiently(lambda chunk=chunk: self._claim(chunk)):
+                while claimed := self._patiently(partial(self._claim, chunk)):
                     for task, _ in claimed:
                         self._work(task)
                     if self.should_stop():
@@ -223,9 +224,7 @@ class Worker:
         self._flush()
         stream.close()
         if stream.finished:
-            self._give_back(
-                lease, "succeeded", ended="done", content_digest=stream.chain.final(), **_facts(stream)
-            )
+            self._give_back(lease, "succeeded", ended="done", content_digest=stream.chain.final(), **_facts(stream))
         else:
             message = f"the last record is not complete: {stream.left} bytes are left unread"
             self._give_back(lease, "pending", error=message, ended="left", **_facts(stream))
@@ -239,7 +238,7 @@ class Worker:
         if not parts:
             return
         try:
-            results = self._patiently(lambda: self._commit(parts))
+            results = self._patiently(partial(self._commit, parts))
         except BatchTooBad:
             for part in parts:
                 self._commit_in_pieces(part)
@@ -293,7 +292,7 @@ class Worker:
             piece = replace(part, step=step, finish=self._finish(part.stream))
             if not self._still_proven(piece):
                 return
-            results = self._patiently(lambda piece=piece: self._commit([piece]))
+            results = self._patiently(partial(self._commit, [piece]))
             self._committed(piece, results[0])
             if results[0].lost or piece.finish is not None or step.new.offset >= part.step.new.offset:
                 return

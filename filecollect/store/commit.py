@@ -26,12 +26,12 @@ from filecollect.domain.position import Proof
 from filecollect.domain.states import Status
 from filecollect.errors import DatabaseUnavailable, InvariantError
 from filecollect.events import FileEvent
-from filecollect.store.types import DatabaseNow
 from filecollect.store.destination import Destination, Origin, Written
 from filecollect.store.engine import transaction
 from filecollect.store.events import add_events
 from filecollect.store.schema import collection_task, committed_batch, quarantined_item
 from filecollect.store.tasks import holds
+from filecollect.store.types import DatabaseNow
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,8 +111,8 @@ def _write_all(conn: Connection, group: Sequence[Contribution], results: list[Co
         by_destination.setdefault(group[portion.number].destination, []).append(portion)
     for destination, some in by_destination.items():
         written = destination.write(conn, [(portion.piece.records, group[portion.number].origin) for portion in some])
-        for portion, result in zip(some, written, strict=True):
-            portion.written = result
+        for portion, one in zip(some, written, strict=True):
+            portion.written = one
     failpoints.hit("after_rows")
     for portion in portions:
         part, result = group[portion.number], results[portion.number]
@@ -194,9 +194,7 @@ def _refused(portion: _Portion, raw_bytes: int) -> list[BadRecord]:
     for index, reason, why in refused:
         start = records.offsets[index] - portion.piece.span.start
         raw = portion.piece.data[start : start + min(records.lengths[index], raw_bytes)]
-        found.append(
-            BadRecord(records.offsets[index], records.lengths[index], records.lines[index], raw, reason, why)
-        )
+        found.append(BadRecord(records.offsets[index], records.lengths[index], records.lines[index], raw, reason, why))
     return found
 
 

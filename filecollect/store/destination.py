@@ -167,9 +167,7 @@ class Destination:
                 if self.layout.key
                 else [f"{origin.generation}:{offset}" for offset in records.offsets]
             )
-            return zip(
-                records.columns[0], keys, task_id, records.offsets, repeat(self.source_key), repeat(origin.at)
-            )
+            return zip(records.columns[0], keys, task_id, records.offsets, repeat(self.source_key), repeat(origin.at))
         extras: Any = repeat(None)
         if records.extras:
             extras = map(records.extras.get, range(len(records)))
@@ -180,7 +178,7 @@ class Destination:
             "host": repeat(origin.host),
         }
         lineage: list[Any] = [own[word] for word in self.lineage]
-        return zip(*records.columns, task_id, records.offsets, extras, *lineage)
+        return zip(*records.columns, task_id, records.offsets, extras, *lineage, strict=False)
 
     def write(self, conn: Connection, portions: Sequence[tuple[Records, Origin]]) -> list[Written]:
         """Insert or upsert portions of records of several tasks; one result for each portion.
@@ -222,9 +220,7 @@ class Destination:
             result.inserted = len(records) - len(result.refused)
             start = end
 
-    def _upsert(
-        self, conn: Connection, rows: list[Row], whose: list[tuple[int, int]], results: list[Written]
-    ) -> None:
+    def _upsert(self, conn: Connection, rows: list[Row], whose: list[tuple[int, int]], results: list[Written]) -> None:
         names = self.columns
         key_at = [names.index(name) for name in self.key]
         newer_at = names.index(self.newer) if self.newer else None
@@ -302,7 +298,9 @@ class Destination:
         key = ", ".join(map(quoted, self.key))
         if self.on_conflict != "update":
             return self._statement(f"ON CONFLICT ({key}) DO NOTHING", dialect)
-        changes = ", ".join(f"{quoted(name)} = excluded.{quoted(name)}" for name in self.columns if name not in self.key)
+        changes = ", ".join(
+            f"{quoted(name)} = excluded.{quoted(name)}" for name in self.columns if name not in self.key
+        )
         table = self.sql_name
         later = f'(excluded."_task_id", excluded."_offset") >= ({table}."_task_id", {table}."_offset")'
         if self.newer:
@@ -336,9 +334,7 @@ def _sql_type(column: Column, types: dict[str, str]) -> str:
     return "timestamptz" if base == "timestamp" and column.zoned else base
 
 
-def _write_or_search(
-    conn: Connection, rows: list[Row], send: Callable[[list[Row]], None]
-) -> list[tuple[int, str]]:
+def _write_or_search(conn: Connection, rows: list[Row], send: Callable[[list[Row]], None]) -> list[tuple[int, str]]:
     """Send rows; when the database refuses some, find them by bisection and send the others."""
     limit = len(rows) if len(rows) <= SMALL_BATCH else SEARCHED_ONE_BY_ONE
     refused: list[tuple[int, str]] = []

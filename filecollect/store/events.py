@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from sqlalchemy import Connection, insert, select
 
 from filecollect.events import FileEvent
-from filecollect.store.types import DatabaseNow
 from filecollect.store.schema import file_event
+from filecollect.store.types import DatabaseNow
 
 
 def add_events(conn: Connection, events: Iterable[FileEvent]) -> None:

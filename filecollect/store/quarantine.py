@@ -99,4 +99,3 @@ def forget_source(conn: Connection, source_key: str) -> int:
     for table in (committed_batch, quarantined_item, file_event):
         conn.execute(delete(table).where(table.c.task_id.in_(mine)))
     return conn.execute(delete(collection_task).where(collection_task.c.source_key == source_key)).rowcount
-

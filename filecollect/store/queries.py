@@ -46,7 +46,7 @@ def listed(
         like = path.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_").replace("*", "%").replace("?", "_")
         query = query.where(table.c.path.like(like, escape="\\"))
     if since is not None:
-        instant = table.c["at"] if "at" in table.c else table.c.created_at
+        instant = table.c["at" if "at" in table.c else "created_at"]
         query = query.where(instant >= datetime.now(UTC) - since)
     for name, value in equal.items():
         if value is not None:
@@ -81,7 +81,17 @@ def workers(conn: Connection) -> list[dict[str, Any]]:
 
 def unsettled(conn: Connection, *, everything: bool) -> list[dict[str, Any]]:
     """Return tasks that are not done, or all."""
-    names = ("id", "source_key", "status", "path", "content_offset", "raw_offset", "size", "attempt_count", "next_run_at")
+    names = (
+        "id",
+        "source_key",
+        "status",
+        "path",
+        "content_offset",
+        "raw_offset",
+        "size",
+        "attempt_count",
+        "next_run_at",
+    )
     query = select(*(collection_task.c[name] for name in names), collection_task.c.last_error)
     if not everything:
         query = query.where(collection_task.c.status.in_(UNSETTLED))
@@ -124,9 +134,13 @@ def source_status(conn: Connection) -> list[dict[str, Any]]:
     pending = _counts(conn, outbox_message, outbox_message.c.state == "pending")
     dead = _counts(conn, outbox_message, outbox_message.c.state == "dead")
     lost: dict[str | None, int] = {}
-    for row in conn.execute(select(file_event.c.source_key, file_event.c.detail).where(file_event.c.kind == "lost_bytes")):
+    for row in conn.execute(
+        select(file_event.c.source_key, file_event.c.detail).where(file_event.c.kind == "lost_bytes")
+    ):
         lost[row.source_key] = lost.get(row.source_key, 0) + int(row.detail.get("bytes", 0))
-    errors = select(task.source_key, task.last_error).where(task.last_error.is_not(None), live).order_by(task.updated_at)
+    errors = (
+        select(task.source_key, task.last_error).where(task.last_error.is_not(None), live).order_by(task.updated_at)
+    )
     last_error = {row.source_key: row.last_error for row in conn.execute(errors)}
     found = []
     for source in conn.execute(select(collection_source).order_by(collection_source.c.source_key)):
@@ -161,6 +175,8 @@ def _counts(conn: Connection, table: Table, condition: Any) -> dict[str, int]:
 def batch_of(conn: Connection, task_id: int, offset: int) -> dict[str, Any] | None:
     """Return the ledger row that covers a content offset."""
     span = committed_batch.c
-    query = select(committed_batch).where(span.task_id == task_id, span.start_offset <= offset, span.end_offset > offset)
+    query = select(committed_batch).where(
+        span.task_id == task_id, span.start_offset <= offset, span.end_offset > offset
+    )
     found = rows_of(conn, query)
     return found[0] if found else None

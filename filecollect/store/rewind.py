@@ -14,11 +14,11 @@ from filecollect.domain.lease import Lease
 from filecollect.domain.position import Checkpoint
 from filecollect.errors import LeaseLost, UsageError
 from filecollect.events import EventKind, FileEvent
-from filecollect.store.types import DatabaseNow
 from filecollect.store.destination import Destination, quoted
 from filecollect.store.events import add_events
 from filecollect.store.schema import collection_task, committed_batch, quarantined_item
 from filecollect.store.tasks import Task, holds
+from filecollect.store.types import DatabaseNow
 
 
 def rewind(
@@ -78,14 +78,10 @@ def _forget_from(conn: Connection, destination: Destination, task: Task, offset:
         (task.id, offset),
     )
     conn.execute(
-        delete(committed_batch).where(
-            committed_batch.c.task_id == task.id, committed_batch.c.start_offset >= offset
-        )
+        delete(committed_batch).where(committed_batch.c.task_id == task.id, committed_batch.c.start_offset >= offset)
     )
     conn.execute(
-        delete(quarantined_item).where(
-            quarantined_item.c.task_id == task.id, quarantined_item.c.start_offset >= offset
-        )
+        delete(quarantined_item).where(quarantined_item.c.task_id == task.id, quarantined_item.c.start_offset >= offset)
     )
 
 

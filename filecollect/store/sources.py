@@ -8,8 +8,8 @@ from typing import Any
 from sqlalchemy import Connection, func, insert, select, update
 
 from filecollect.domain.columns import Column
-from filecollect.store.types import DatabaseNow
 from filecollect.store.schema import collection_source, collection_task
+from filecollect.store.types import DatabaseNow
 
 
 @dataclass(frozen=True, slots=True)

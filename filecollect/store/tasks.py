@@ -18,10 +18,10 @@ from sqlalchemy import Connection, and_, exists, insert, null, or_, select, upda
 from filecollect.domain.lease import Lease, WorkerRecord
 from filecollect.domain.position import Checkpoint, Proof
 from filecollect.domain.states import Status
-from filecollect.store.types import DatabaseNow
+from filecollect.events import FileEvent
 from filecollect.store.events import add_events
 from filecollect.store.schema import collection_task, committed_batch, worker
-from filecollect.events import FileEvent
+from filecollect.store.types import DatabaseNow
 
 task = collection_task.c
 
@@ -214,7 +214,9 @@ def renew(conn: Connection, *, owner: str, leases: Collection[Lease], lease_s: f
     kept: set[int] = set()
     for lease in sorted(leases, key=lambda held: held.task_id):
         done = conn.execute(
-            update(collection_task).where(*holds(lease)).values(lease_until=DatabaseNow(lease_s), updated_at=DatabaseNow())
+            update(collection_task)
+            .where(*holds(lease))
+            .values(lease_until=DatabaseNow(lease_s), updated_at=DatabaseNow())
         )
         if done.rowcount == 1:
             kept.add(lease.task_id)
@@ -293,8 +295,7 @@ def owners_of_running(conn: Connection) -> list[WorkerRecord]:
     running = select(task.owner_id).where(task.status == "running").distinct()
     rows = conn.execute(select(worker).where(worker.c.owner_id.in_(running)))
     return [
-        WorkerRecord(row.owner_id, row.host, row.boot_id, row.pid_namespace, row.pid, row.process_start)
-        for row in rows
+        WorkerRecord(row.owner_id, row.host, row.boot_id, row.pid_namespace, row.pid, row.process_start) for row in rows
     ]
 
 

@@ -38,9 +38,7 @@ def backfill(program: Program, *paths: str) -> list[str]:
 
 
 @pytest.mark.parametrize("change", [-1, 1])
-def test_a_corrected_export_with_one_row_more_or_less_leaves_only_its_own_rows(
-    program: Program, change: int
-) -> None:
+def test_a_corrected_export_with_one_row_more_or_less_leaves_only_its_own_rows(program: Program, change: int) -> None:
     """A replaced drop's old rows go in the transaction that finishes the new ones."""
     aged(program.write("orders.csv", "id,name\n" + rows(200)))
     backfill(program)
@@ -121,9 +119,7 @@ def test_a_cumulative_export_whose_predecessor_is_gone_is_a_new_generation(progr
     aged(program.write("orders-2026-11-02.csv", "id,name\n" + rows(150)), 30)
 
     assert backfill(program) == ["loaded"]
-    assert program.sql("o.db", "SELECT count(*), sum(id) FROM orders") == [
-        (250, sum(range(100)) + sum(range(150)))
-    ]
+    assert program.sql("o.db", "SELECT count(*), sum(id) FROM orders") == [(250, sum(range(100)) + sum(range(150)))]
 
 
 def test_the_same_content_under_a_new_name_is_a_visible_duplicate(program: Program) -> None:
@@ -338,7 +334,9 @@ def test_items_without_a_schema_keep_the_payload(program: Program) -> None:
     """`collected_item` holds the record as it was, under its key or position."""
     aged(program.write("app.jsonl", '{"id":"a","n":1.10}\n{"id":"b"}\n'))
 
-    ended = program("backfill", "app.jsonl", "--db", "o.db", "--table", "collected_item", "--source", "app", "--key", "id")
+    ended = program(
+        "backfill", "app.jsonl", "--db", "o.db", "--table", "collected_item", "--source", "app", "--key", "id"
+    )
 
     assert ended.code == 0, ended.err
     assert program.sql("o.db", "SELECT source_key, source_item_id, payload FROM collected_item ORDER BY id") == [

@@ -36,7 +36,9 @@ def test_rows_and_checkpoint_of_a_killed_run_agree_and_the_next_run_completes(
     """Whatever step the kill hits, committed batches stand whole, and nothing is lost or doubled."""
     aged(program.write("app.jsonl", thousand_lines()))
 
-    killed = program("backfill", "app.jsonl", "--db", "o.db", "--batch-rows", "100", "--workers", "1", failpoints=failpoint)
+    killed = program(
+        "backfill", "app.jsonl", "--db", "o.db", "--batch-rows", "100", "--workers", "1", failpoints=failpoint
+    )
 
     assert killed.code == 137
     assert program.sql("o.db", "SELECT count(*), max(id) FROM app") == [(rows, rows)]
