@@ -26,6 +26,13 @@ STAMP = re.compile(
     r"([0-9]{4}-[0-9]{2}-[0-9]{2})[T ]([0-9]{2}:[0-9]{2})(:[0-9]{2})?(?:\.([0-9]{1,9}))?(Z|[+-][0-9]{2}:?[0-9]{2})?"
 )
 LEAST, MOST = -(2**63), 2**63 - 1
+_DAYS = r"(?!0000)[0-9]{4}-(?:0[1-9]|1[0-2])-(?:0[1-9]|1[0-9]|2[0-8])"
+_SHAPES = {
+    "real": re.compile(r"(?:-?[0-9]+(?:\.[0-9]+)?\n)*"),
+    "date": re.compile(rf"(?:{_DAYS}\n)*"),
+    "timestamp": re.compile(rf"(?:{_DAYS} (?:[01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9]\n)*"),
+}
+"""Whole columns that need no look at each value; days after the 28th do."""
 Misfit = object()
 """Stands for a value that does not fit."""
 _encoder = msgspec.json.Encoder(decimal_format="number")
@@ -132,19 +139,46 @@ def text_column(values: Sequence[str | None], column: Column) -> tuple[list[Any]
     """Return the stored values of a column of texts (None = NULL) and the indexes of misfits."""
     if column.base == "text":
         return list(values), []
-    if column.base == "integer" and None not in values:
-        try:
-            numbers = list(map(int, values))  # type: ignore[arg-type]
-        except ValueError:
-            numbers = []
-        if numbers and list(map(str, numbers)) == values and max(numbers) <= MOST and min(numbers) >= LEAST:
-            return numbers, []
+    texts: list[str] = list(values) if None not in values else [value for value in values if value is not None]  # type: ignore[arg-type]
+    fast = _at_once(texts, column)
+    if fast is not None:
+        if len(fast) == len(values):
+            return fast, []
+        following = iter(fast)
+        return [None if value is None else next(following) for value in values], []
     convert = text_converter(column)
-    stored = [None if value is None else convert(value) for value in values]
-    misfits = [index for index, value in enumerate(stored) if value is Misfit]
+    distinct = set(texts)
+    if 2 * len(distinct) <= len(texts):
+        known: dict[str | None, Any] = {text: convert(text) for text in distinct}
+        known[None] = None
+        stored = list(map(known.__getitem__, values))
+    else:
+        stored = [None if value is None else convert(value) for value in values]
+    misfits = [index for index, value in enumerate(stored) if value is Misfit] if Misfit in stored else []
     for index in misfits:
         stored[index] = None
     return stored, misfits
+
+
+def _at_once(texts: list[str], column: Column) -> list[Any] | None:
+    """Return all values of a column converted without a look at each, None when that is not certain to be right."""
+    if not texts:
+        return []
+    if column.base == "integer":
+        try:
+            numbers = list(map(int, texts))
+        except ValueError:
+            return None
+        same = list(map(str, numbers)) == texts
+        return numbers if same and max(numbers) <= MOST and min(numbers) >= LEAST else None
+    shape = _SHAPES.get(column.base)
+    if shape is None or (column.base == "timestamp" and column.zoned):
+        return None
+    if column.base == "real" and max(map(len, texts)) > 15:
+        return None
+    if shape.fullmatch("\n".join(texts) + "\n") is None:
+        return None
+    return list(map(float, texts)) if column.base == "real" else texts
 
 
 def json_text(value: Any) -> str:

@@ -37,6 +37,7 @@ class CsvParser:
         self.layout = layout
         self.delimiter = spec.delimiter or ","
         self.misfits: dict[str, int] = {}
+        self.marked = False
         self.header: list[str] | None = None
         self.cells: list[int | None] = []
         self.loose: list[int] = []
@@ -201,9 +202,13 @@ class CsvParser:
 
     def text(self, data: bytes) -> str:
         """Return decoded bytes; in UTF-8 what cannot be decoded is marked, to be refused record by record."""
-        return data.decode(
-            self.spec.encoding, "surrogateescape" if self.spec.encoding in {"utf-8", "ascii"} else "replace"
-        )
+        try:
+            return data.decode(self.spec.encoding)
+        except UnicodeDecodeError:
+            self.marked = True
+            return data.decode(
+                self.spec.encoding, "surrogateescape" if self.spec.encoding in {"utf-8", "ascii"} else "replace"
+            )
 
     def _some(
         self, data: bytes, parsed: Parsed, pieces: list[Records], offset: int, line: int, room: int
@@ -294,8 +299,7 @@ class CsvParser:
                 if '""' in raw and self.empty_quotes.search(raw):
                     quoted[index] = empty_cells(raw, self.delimiter, self.spec.quote)
         cells = list(zip(*rows, strict=True)) if rows else [()] * count
-        joined = "".join("".join(column) for column in cells)
-        if _SURROGATE.search(joined):
+        if self.marked:
             for index, row in enumerate(rows):
                 if index not in ignored and _SURROGATE.search("".join(row)):
                     wrong[index] = ("bad_encoding", f"the record is not {self.spec.encoding}")

@@ -295,7 +295,6 @@ class Discoverer:
         from filecollect.pipeline.rescue import checkpoint_at
 
         common = one.match.common
-        lines = sum(1 for _ in ())
         with self.files.open(os_path(seen.path)) as handle:
             position = checkpoint_at(handle, old.position, common)
             lines = handle.read_at(0, common).count(b"\n")
@@ -314,9 +313,8 @@ class Discoverer:
         if task.status in {"paused", "cancelled", "failed"} and outcome == "unchanged":
             return self._decision(seen, "failed", task.id, reason=task.status, message=task.last_error)
         if task.status == "running":
-            return self._decision(
-                seen, "continued", task.id, work=unread, supersedes=self._pending_supersedes(conn, task)
-            )
+            name = "continued" if task.content_offset > task.start_offset else "loaded"
+            return self._decision(seen, name, task.id, work=unread, supersedes=self._pending_supersedes(conn, task))
         if task.status in {"paused", "cancelled"}:
             return self._decision(seen, "skipped", task.id, reason=task.status, message=f"the task is {task.status}")
         values: dict[str, Any] = {**identity, "snapshot_json": bound}

@@ -18,7 +18,6 @@ from filecollect.store.schema import (
 )
 
 UNSETTLED = ("pending", "running", "delivering", "failed", "paused", "gone")
-LIVE_S = 120
 
 
 def rows_of(conn: Connection, query: Select[Any]) -> list[dict[str, Any]]:
@@ -72,11 +71,9 @@ def one_task(conn: Connection, which: str) -> dict[str, Any] | None:
 
 
 def workers(conn: Connection) -> list[dict[str, Any]]:
-    """Return workers that hold tasks or beat lately."""
+    """Return the workers that hold tasks."""
     held = select(collection_task.c.owner_id).where(collection_task.c.status == "running")
-    lately = datetime.now(UTC) - timedelta(seconds=LIVE_S)
-    query = select(worker).where((worker.c.owner_id.in_(held)) | (worker.c.heartbeat_at >= lately))
-    return rows_of(conn, query.order_by(worker.c.started_at))
+    return rows_of(conn, select(worker).where(worker.c.owner_id.in_(held)).order_by(worker.c.started_at))
 
 
 def unsettled(conn: Connection, *, everything: bool) -> list[dict[str, Any]]:
