@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -90,7 +91,17 @@ class Round:
         """Carry the round out; `progress` is called as it goes, with what is being done."""
         failpoints.arm()
         scans = self._find()
-        engine = open_engine(self.url, durability=self.settings.durability, create=True, checkpointer=True)
+        if self.call.dry_run and not self._exists():
+            with tempfile.TemporaryDirectory() as nowhere:
+                return self._on(f"sqlite:///{nowhere}/none.db", scans, progress)
+        return self._on(self.url, scans, progress)
+
+    def _exists(self) -> bool:
+        files = sqlite_files(self.url)
+        return not files or Path(files[0]).exists()
+
+    def _on(self, url: str, scans: Any, progress: Callable[[Summary, str], None]) -> Summary:
+        engine = open_engine(url, durability=self.settings.durability, create=True, checkpointer=True)
         try:
             upgrade(engine)
             backfill = Backfill(engine, self.files, self.clock, self.host, self.settings)

@@ -317,6 +317,10 @@ class Discoverer:
             return self._decision(seen, name, task.id, work=unread, supersedes=self._pending_supersedes(conn, task))
         if task.status in {"paused", "cancelled"}:
             return self._decision(seen, "skipped", task.id, reason=task.status, message=f"the task is {task.status}")
+        due = task.next_run_at
+        if task.status == "pending" and task.attempt_count and due is not None and due.timestamp() > self.clock.time():
+            message = f"{task.last_error}; to be tried again after {utc_text(due.timestamp())}"
+            return self._decision(seen, "failed", task.id, reason="retry", message=message)
         values: dict[str, Any] = {**identity, "snapshot_json": bound}
         if unread or task.status not in {"succeeded", "gone"}:
             values |= {"status": "pending", "next_run_at": DatabaseNow(), "last_error": None, "content_digest": None}

@@ -11,6 +11,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 from sqlalchemy import Connection, and_, exists, insert, null, or_, select, update
@@ -50,6 +51,7 @@ class Task:
     head: Proof
     content_digest: str | None
     last_error: str | None
+    next_run_at: datetime | None
 
     @property
     def position(self) -> Checkpoint:
@@ -80,6 +82,7 @@ def from_row(row: Any) -> Task:
         head=Proof(row.head_length or 0, row.head_digest or ""),
         content_digest=row.content_digest,
         last_error=row.last_error,
+        next_run_at=row.next_run_at,
     )
 
 

@@ -392,3 +392,28 @@ def test_a_foreign_table_is_never_written_by_a_guess(program: Program) -> None:
     assert program("backfill", "drop", "--db", "o.db").code == 0
     assert program.sql("o.db", "SELECT count(*) FROM orders") == [(0,)]
     assert program.sql("o.db", "SELECT count(*) FROM orders_2") == [(1,)]
+
+
+def test_a_dry_run_writes_nothing(program: Program) -> None:
+    """It says what would be loaded, and makes no database."""
+    aged(program.write("drop/orders.csv", "id,name\n1,a\n"))
+
+    ended = program.run("backfill", "drop", "--db", "o.db", "--dry-run", "--json")
+
+    assert ended.code == 0, ended.err
+    assert [one["outcome"] for one in ended.json["files"]] == ["loaded"]
+    assert list(program.directory.glob("o.db*")) == []
+
+
+def test_a_file_whose_retry_is_not_due_is_left_and_named(program: Program) -> None:
+    """A failed try waits for its time; the round says so and exits 1."""
+    aged(program.write("drop/orders.csv", "id,name\n1,a\n"))
+    assert program("backfill", "drop", "--db", "o.db", failpoints="after_open=error").code == 1
+
+    ended = program("backfill", "drop", "--db", "o.db")
+
+    assert ended.code == 1
+    assert "to be tried again after" in ended.out
+    program.sql("o.db", "UPDATE collection_task SET next_run_at = '2026-01-01 00:00:00.000'")
+    assert program("backfill", "drop", "--db", "o.db").code == 0
+    assert program.sql("o.db", "SELECT count(*) FROM orders") == [(1,)]
