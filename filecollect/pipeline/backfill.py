@@ -25,7 +25,7 @@ from filecollect.files.paths import stored_path
 from filecollect.host import Host
 from filecollect.pipeline.assign import Assignment, Refused
 from filecollect.pipeline.discover import Decision, Discoverer
-from filecollect.pipeline.plan import Plan, remember_tuning, to_stored
+from filecollect.pipeline.plan import Plan, remember_tuning, stored_plan, to_stored
 from filecollect.pipeline.report import TaskReport
 from filecollect.store.engine import reading, transaction
 from filecollect.store.events import add_event_once
@@ -132,10 +132,10 @@ class Backfill:
         failpoints.hit("after_scan")
         for plan, _ in assignment.files.values():
             self._check_table(plan)
-        for plan, found in assignment.files.values():
-            self._source(plan, assignment.why.get(plan.source_key, ()))
-            if not dry_run:
-                self._create(plan)
+        for key, (plan, found) in list(assignment.files.items()):
+            plan = plan if dry_run else self._create(plan)
+            assignment.files[key] = (plan, found)
+            self._source(plan, assignment.why.get(key, ()))
             self._discover(plan, found, dry_run)
         self._refused(assignment.refused, dry_run)
         ids = sorted(self.by_task)
@@ -146,7 +146,7 @@ class Backfill:
         with reading(self.engine) as conn:
             there = plan.destination.is_items or plan.destination.exists(conn)
             if plan.created:
-                if there and not plan.destination.is_items:
+                if there and not plan.destination.is_items and stored_source(conn, plan.source_key) is None:
                     raise UsageError(
                         f"table {plan.destination.table} exists and was not made by filecollect",
                         hint="name another one with --table",
@@ -166,10 +166,13 @@ class Backfill:
             plan.source_key, plan.destination.table, plan.created, plan.spec.format, columns, why=why
         )
 
-    def _create(self, plan: Plan) -> None:
+    def _create(self, plan: Plan) -> Plan:
+        """Create a new source with its table; return the stored plan when somebody else was faster."""
         with transaction(self.engine) as conn:
             stored = stored_source(conn, plan.source_key)
-            if stored is None:
+            if stored is not None and plan.created:
+                plan = stored_plan(stored)
+            elif stored is None:
                 if plan.settings.create:
                     plan.destination.create(conn)
                 table = plan.destination.table
@@ -178,6 +181,7 @@ class Backfill:
             else:
                 remember_tuning(conn, stored, plan)
         failpoints.hit("after_create_table")
+        return plan
 
     def _discover(self, plan: Plan, found: Sequence[Found], dry_run: bool) -> None:
         stats = {stored_path(one.path): one.stat for one in found}

@@ -59,23 +59,28 @@ def test_two_scanners_at_the_same_moment_make_one_task_a_file_200_times(tmp_path
     assert program.sql("o.db", "SELECT count(*), count(DISTINCT path) FROM collection_task") == [(200, 200)]
 
 
-def test_two_backfills_at_the_same_moment_load_every_row_once(tmp_path: Path) -> None:
-    """Two commands over one directory share the work or wait for each other."""
-    program = Program(tmp_path)
-    for number in range(20):
-        rows = "".join(f"{number * 1000 + n},name\n" for n in range(500))
-        aged(program.write(f"drop/orders-{number}.csv", "id,name\n" + rows))
-    command = [sys.executable, "-m", "filecollect", "backfill", "drop", "--db", "o.db", "--batch-rows", "100"]
+def test_two_first_backfills_at_the_same_moment_load_every_row_once(tmp_path: Path) -> None:
+    """Two commands over one directory make one source, and share the work or wait for each other, ten times."""
+    for turn in range(10):
+        program = Program(tmp_path / str(turn))
+        for number in range(20):
+            rows = "".join(f"{number * 1000 + n},name\n" for n in range(500))
+            aged(program.write(f"drop/orders-{number}.csv", "id,name\n" + rows))
+        command = [sys.executable, "-m", "filecollect", "backfill", "drop", "--db", "o.db", "--batch-rows", "100"]
 
-    both = [
-        subprocess.Popen(
-            command, cwd=tmp_path, env=program.environment(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT
-        )
-        for _ in range(2)
-    ]
-    said = [process.communicate(timeout=90)[0].decode() for process in both]
+        both = [
+            subprocess.Popen(
+                command,
+                cwd=program.directory,
+                env=program.environment(),
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+            )
+            for _ in range(2)
+        ]
+        said = [process.communicate(timeout=90)[0].decode() for process in both]
 
-    assert [process.returncode for process in both] == [0, 0], said
-    program("status", "--db", "o.db")
-    assert program.sql("o.db", "SELECT count(*), count(DISTINCT id) FROM orders") == [(10_000, 10_000)]
-    assert program.sql("o.db", "SELECT count(*) FROM collection_task") == [(20,)]
+        assert [process.returncode for process in both] == [0, 0], said
+        program("status", "--db", "o.db")
+        assert program.sql("o.db", "SELECT count(*), count(DISTINCT id) FROM orders") == [(10_000, 10_000)]
+        assert program.sql("o.db", "SELECT count(*) FROM collection_task") == [(20,)]
