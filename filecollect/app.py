@@ -5,7 +5,7 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -64,6 +64,13 @@ def wanted_of(settings: SourceSettings) -> Wanted:
         max_record_bytes=settings.max_record_bytes,
         quarantine_raw_bytes=settings.quarantine_raw_bytes,
     )
+
+
+def said_by(settings: SourceSettings) -> dict[str, Any]:
+    """Return what a configured source says, to be compared with what was decided before."""
+    values = settings.model_dump(mode="json")
+    names = settings.model_fields_set - {"paths", "table"}
+    return {name: values[name] for name in names if (name, values[name]) != ("format", "auto")}
 
 
 def sqlite_files(url: str) -> tuple[str, ...]:
@@ -141,7 +148,7 @@ class Round:
             found = scan(call.paths, str(call.cwd), call.base)
             if found.missing:
                 raise UsageError("no such file or directory", path=found.missing[0])
-            return [(call.source, call.base, found)]
+            return self._by_config(found, scan)
         if call.config is None or not call.config.source:
             raise UsageError(
                 "no PATH given and no config file with sources found",
@@ -154,25 +161,43 @@ class Round:
             chosen = {call.source: chosen[call.source]}
         return [(key, one, scan(one.paths, str(call.cwd), one)) for key, one in chosen.items()]
 
+    def _by_config(self, found: Scan, scan: Callable[..., Scan]) -> list[tuple[str | None, SourceSettings, Scan]]:
+        """Give files that a configured source matches to it; the others are named by the call or by family."""
+        call = self.call
+        configured = call.config.source if call.config else {}
+        if call.source in configured:
+            return [(call.source, configured[call.source], found)]
+        if call.source is not None or call.table is not None:
+            return [(call.source or call.table, call.base, found)]
+        owner: dict[str, str] = {}
+        for key, settings in configured.items():
+            for one in scan(settings.paths, str(call.cwd), settings).files:
+                owner.setdefault(one.path, key)
+        rest = replace(found, files=[one for one in found.files if one.path not in owner])
+        split: list[tuple[str | None, SourceSettings, Scan]] = [(None, call.base, rest)]
+        for key, settings in configured.items():
+            mine = [one for one in found.files if owner.get(one.path) == key]
+            if mine:
+                split.append((key, settings, Scan(files=mine)))
+        return split
+
     def _assigners(self, engine: Engine, scans: Any) -> list[tuple[Assigner, Scan]]:
         call = self.call
         made = []
+        configured = call.config.source if call.config else {}
         for key, settings, scan in scans:
-            table = call.table if call.paths else settings.table or key
-            made.append(
-                (
-                    Assigner(
-                        engine,
-                        self.files,
-                        settings,
-                        wanted_of(settings),
-                        call.changes,
-                        source=key or call.table,
-                        table=table,
-                    ),
-                    scan,
-                )
+            is_configured = key is not None and configured.get(key) is settings
+            assigner = Assigner(
+                engine,
+                self.files,
+                settings,
+                wanted_of(settings),
+                (said_by(settings) if is_configured else {}) | call.changes,
+                source=key,
+                table=call.table or (settings.table or key if is_configured else None),
+                configured=is_configured,
             )
+            made.append((assigner, scan))
         return made
 
     # -- working ---------------------------------------------------------------------------------

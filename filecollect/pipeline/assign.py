@@ -132,6 +132,7 @@ class Assigner:
         *,
         source: str | None,
         table: str | None,
+        configured: bool = False,
     ) -> None:
         self.engine = engine
         self.files = files
@@ -140,6 +141,7 @@ class Assigner:
         self.changes = changes
         self.source = source
         self.table = table
+        self.configured = configured
         self.stored: dict[str, StoredSource] = {}
         self.tables: set[str] = set()
         if engine is not None:
@@ -248,12 +250,14 @@ class Assigner:
             for sample in part[:SAMPLED_FILES]:
                 inference.add(sample.head, sample.tail)
             columns = inference.columns(self.base.columns or {})
-        changes: dict[str, Any] = {"paths": (min(sample.path for sample in part),), "format": spec.format}
-        if "follow" not in self.base.model_fields_set:
+        changes: dict[str, Any] = {"format": spec.format}
+        if "follow" not in self.base.model_fields_set and not self.configured:
             logs = spec.format == "lines" or any(suffix_of(sample.path) in LOG_SUFFIXES for sample in part)
             changes["follow"] = logs
+        if not self.configured:
+            changes["paths"] = (min(sample.path for sample in part),)
         settings = self.base.model_copy(update=changes)
-        return new_plan(key, table, settings, spec, columns, inferred=True)
+        return new_plan(key, table, settings, spec, columns, inferred=not self.configured)
 
 
 def _names(part: Sequence[Sample]) -> set[str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import sqlite3
 import sys
@@ -213,19 +212,15 @@ def test_good_files_load_beside_an_unreadable_and_a_binary_one(program: Program)
     aged(program.write("drop/logo.png", b"\x89PNG\r\n\x1a\n" + bytes(64)))
     aged(program.write("drop/manual.pdf", b"%PDF-1.7\n%\xe2\xe3\xcf\xd3\n" + b"x" * 64))
     locked = aged(program.write("drop/orders-22.csv", "id,name\n22,n22\n"))
-    command: tuple[str, ...] = ("backfill", "drop", "--db", "o.db", "--json")
-    if os.geteuid() == 0:
-        locked.unlink()
-        locked.symlink_to("orders-22.csv")
-    else:
-        locked.chmod(0)
+    locked.chmod(0)
 
-    ended = program(*command)
+    ended = program.run("backfill", "drop", "--db", "o.db", "--json", powerless=True)
 
     outcomes = {Path(one["path"]).name: one["outcome"] for one in ended.json["files"]}
     assert ended.code == 1
     assert program.sql("o.db", "SELECT count(*), sum(id) FROM orders") == [(20, 210)]
     assert outcomes["orders-21.csv"] == "failed"
+    assert outcomes["orders-22.csv"] == "failed"
     assert outcomes["logo.png"] == "skipped"
     assert outcomes["manual.pdf"] == "skipped"
 
@@ -417,3 +412,33 @@ def test_a_file_whose_retry_is_not_due_is_left_and_named(program: Program) -> No
     program.sql("o.db", "UPDATE collection_task SET next_run_at = '2026-01-01 00:00:00.000'")
     assert program("backfill", "drop", "--db", "o.db").code == 0
     assert program.sql("o.db", "SELECT count(*) FROM orders") == [(1,)]
+
+
+def test_a_path_that_a_configured_source_matches_goes_to_that_source(program: Program) -> None:
+    """The config's settings count for a PATH, too; other files form families."""
+    aged(program.write("drop/orders-1.csv", "id,amount\n1,2\n"))
+    aged(program.write("drop/people.csv", "id,name\n1,a\n"))
+    program.write(
+        "filecollect.toml",
+        'database = "o.db"\n[source.sales]\npaths = ["drop/orders*.csv"]\nfollow = false\n'
+        'columns = { amount = "text" }\n',
+    )
+
+    assert program("backfill", "drop").code == 0
+    assert program.sql("o.db", "SELECT source_key FROM collection_source ORDER BY 1") == [("people",), ("sales",)]
+    assert program.sql("o.db", "SELECT amount, typeof(amount) FROM sales") == [("2", "text")]
+
+
+def test_a_config_that_contradicts_what_was_decided_is_refused_with_the_difference(program: Program) -> None:
+    """A started source is never silently read in another way."""
+    aged(program.write("drop/orders.csv", "id,amount\n1,2\n"))
+    config = 'database = "o.db"\n[source.orders]\npaths = ["drop/*.csv"]\nfollow = false\n'
+    program.write("filecollect.toml", config)
+    assert program("backfill").code == 0
+    program.write("filecollect.toml", config + 'key = ["id"]\n')
+
+    refused = program("backfill")
+
+    assert refused.code == 2
+    assert "key" in refused.err
+    assert "replay orders" in refused.err
