@@ -8,7 +8,7 @@ The upper bound of each file is its size when it was recorded; what grows later 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from sqlalchemy import Engine
@@ -27,6 +27,7 @@ from filecollect.pipeline.assign import Assignment, Refused
 from filecollect.pipeline.discover import Decision, Discoverer
 from filecollect.pipeline.plan import Plan, remember_tuning, stored_plan, to_stored
 from filecollect.pipeline.report import TaskReport
+from filecollect.store.adopt import adopt
 from filecollect.store.engine import reading, transaction
 from filecollect.store.events import add_event_once
 from filecollect.store.sources import add_source, count_tasks, stored_source
@@ -133,7 +134,7 @@ class Backfill:
         for plan, _ in assignment.files.values():
             self._check_table(plan)
         for key, (plan, found) in list(assignment.files.items()):
-            plan = plan if dry_run else self._create(plan)
+            plan = plan if dry_run else self._create(plan, alter=alter)
             assignment.files[key] = (plan, found)
             self._source(plan, assignment.why.get(key, ()))
             self._discover(plan, found, dry_run)
@@ -146,11 +147,6 @@ class Backfill:
         with reading(self.engine) as conn:
             there = plan.destination.is_items or plan.destination.exists(conn)
             if plan.created:
-                if there and not plan.destination.is_items and stored_source(conn, plan.source_key) is None:
-                    raise UsageError(
-                        f"table {plan.destination.table} exists and was not made by filecollect",
-                        hint="name another one with --table",
-                    )
                 return
             if not there and count_tasks(conn, plan.source_key):
                 key = plan.source_key
@@ -166,13 +162,16 @@ class Backfill:
             plan.source_key, plan.destination.table, plan.created, plan.spec.format, columns, why=why
         )
 
-    def _create(self, plan: Plan) -> Plan:
+    def _create(self, plan: Plan, *, alter: bool) -> Plan:
         """Create a new source with its table; return the stored plan when somebody else was faster."""
         with transaction(self.engine) as conn:
             stored = stored_source(conn, plan.source_key)
             if stored is not None and plan.created:
                 plan = stored_plan(stored)
             elif stored is None:
+                if not plan.destination.is_items and plan.destination.exists(conn):
+                    mine = adopt(conn, plan.destination, alter=alter)
+                    plan = replace(plan, destination=mine, columns=mine.layout.columns)
                 if plan.settings.create:
                     plan.destination.create(conn)
                 table = plan.destination.table

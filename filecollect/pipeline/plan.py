@@ -109,8 +109,7 @@ def stored_plan(stored: StoredSource, changes: Mapping[str, Any] | None = None) 
             raise UsageError(
                 f"source {stored.source_key} was started with {name} = {settings.get(name)!r}, "
                 f"this call says {value!r}",
-                hint=f"`filecollect replay {stored.source_key} --set {name}=...` reads its files again, "
-                f"`filecollect sources forget {stored.source_key}` starts over",
+                hint=f"`filecollect sources forget {stored.source_key}`, then drop or rename its table, starts over",
             )
         settings[name] = value
     read = settings_of(settings)

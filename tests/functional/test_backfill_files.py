@@ -441,4 +441,25 @@ def test_a_config_that_contradicts_what_was_decided_is_refused_with_the_differen
 
     assert refused.code == 2
     assert "key" in refused.err
-    assert "replay orders" in refused.err
+    assert "sources forget orders" in refused.err
+
+
+def test_a_named_table_of_somebody_else_is_altered_only_when_allowed(program: Program) -> None:
+    """The statements are shown; with --alter the rows go in, unknown columns to _extra."""
+    program.sql("o.db", "CREATE TABLE people (id INTEGER, name TEXT, born DATE)")
+    program.sql("o.db", "INSERT INTO people VALUES (7, 'there before', NULL)")
+    aged(program.write("people.csv", "id,name,shoe\n1,ann,38\n"))
+    command = ("backfill", "people.csv", "--db", "o.db", "--table", "people")
+
+    refused = program.run(*command)
+    assert refused.code == 2
+    assert 'ALTER TABLE "people" ADD COLUMN "_task_id" BIGINT' in refused.err
+    assert [row[1] for row in program.sql("o.db", "PRAGMA table_info(people)")] == ["id", "name", "born"]
+
+    assert program(*command, "--alter").code == 0
+    assert program.sql("o.db", "SELECT id, name, born, _extra FROM people ORDER BY id") == [
+        (1, "ann", None, '{"shoe":"38"}'),
+        (7, "there before", None, None),
+    ]
+    assert program(*command).code == 0
+    assert program.sql("o.db", "SELECT count(*) FROM people") == [(2,)]
