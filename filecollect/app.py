@@ -108,25 +108,33 @@ class Round:
         return not files or Path(files[0]).exists()
 
     def _on(self, url: str, scans: Any, progress: Callable[[Summary, str], None]) -> Summary:
-        engine = open_engine(url, durability=self.settings.durability, create=True, checkpointer=True)
+        """Carry the round out on a database, which is only made once the call is known to be good."""
+        engine = self._open(url) if self._exists() else None
         try:
-            upgrade(engine)
+            progress(Summary(), "looking at files")
+            assigned = [(assigner.assign(scan.files), scan) for assigner, scan in self._assigners(engine, scans)]
+            engine = engine or self._open(url)
             backfill = Backfill(engine, self.files, self.clock, self.host, self.settings)
             ids: list[int] = []
-            for assigner, scan in self._assigners(engine, scans):
+            for assignment, scan in assigned:
                 backfill.note_scan(scan)
-                progress(backfill.summary, "looking at files")
-                assignment = assigner.assign(scan.files)
                 ids += backfill.record(assignment, dry_run=self.call.dry_run, alter=self.call.alter)
                 self.plans.update({key: plan for key, (plan, _) in assignment.files.items()})
             if self.call.dry_run:
                 return backfill.finish(stopped=False)
             self._work(engine, backfill, sorted(set(ids)), progress)
             if not self.should_stop():
-                backfill.settle(self.should_stop, lambda again: self._here(engine, backfill, again, progress))
+                writer = engine
+                backfill.settle(self.should_stop, lambda again: self._here(writer, backfill, again, progress))
             return backfill.finish(stopped=self.should_stop())
         finally:
-            close(engine, truncate=True)
+            if engine is not None:
+                close(engine, truncate=True)
+
+    def _open(self, url: str) -> Engine:
+        engine = open_engine(url, durability=self.settings.durability, create=True, checkpointer=True)
+        upgrade(engine)
+        return engine
 
     plans: dict[str, Plan]
 
@@ -181,7 +189,7 @@ class Round:
                 split.append((key, settings, Scan(files=mine)))
         return split
 
-    def _assigners(self, engine: Engine, scans: Any) -> list[tuple[Assigner, Scan]]:
+    def _assigners(self, engine: Engine | None, scans: Any) -> list[tuple[Assigner, Scan]]:
         call = self.call
         made = []
         configured = call.config.source if call.config else {}

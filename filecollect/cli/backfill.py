@@ -86,6 +86,8 @@ def make_call(ctx: Context, paths: tuple[str, ...], options: dict[str, Any]) -> 
             raise UsageError(
                 "standard input cannot be read again after a crash", hint="write it to a file first: ... > x.jsonl"
             )
+        if path.lower().endswith((".db", ".sqlite", ".sqlite3")):
+            raise UsageError("a database is not a file to load", path=path, hint=f"--db {path} names it")
         if "://" in path:
             raise UsageError("URLs are not read", path=path, hint="download it first: curl -O URL")
     config = None if options["no_config"] else ctx.config

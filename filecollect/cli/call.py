@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 from filecollect.config import Config, SourceSettings, settings_from, unsupported
@@ -51,17 +52,13 @@ def source_settings(
 
 def checked(said: dict[str, Any]) -> SourceSettings:
     """Return settings made of options; a wrong value is a ConfigError naming its option."""
-    from pydantic import ValidationError
-
+    pairs = [f"{name}={json.dumps(value, ensure_ascii=False)}" for name, value in said.items()]
     try:
-        return SourceSettings.model_validate({"paths": ["."], **{k: _plain(v) for k, v in said.items()}})
-    except ValidationError as problem:
-        sentences = []
-        for error in problem.errors():
-            place = "--" + "-".join(str(part) for part in error["loc"]).replace("_", "-")
-            sentences.append(f"{place}: {error['msg']}, got {error.get('input')!r}")
-        raise ConfigError(sentences) from problem
-
-
-def _plain(value: Any) -> Any:
-    return list(value) if isinstance(value, tuple) else value
+        return settings_from(pairs, SourceSettings.model_validate({"paths": ["."]}))
+    except ConfigError as problem:
+        options = {f"--set {name}": f"--{name.replace('_', '-')}" for name in said}
+        mistakes = []
+        for mistake in problem.mistakes:
+            place = next((one for one in options if mistake.startswith((f"{one}:", f"{one}."))), None)
+            mistakes.append(mistake if place is None else options[place] + mistake.removeprefix(place))
+        raise ConfigError(mistakes) from problem
