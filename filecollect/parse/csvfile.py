@@ -26,6 +26,8 @@ from filecollect.parse.spec import Spec
 
 csv.field_size_limit(2**31 - 1)
 SENTINEL = "\x1e\x1d\x1e"
+HEADER_BYTES = 64 * 1024
+"""Where the header is looked for first, so that a batch is not framed twice."""
 _SURROGATE = re.compile("[\udc80-\udcff]")
 
 
@@ -128,77 +130,71 @@ class CsvParser:
     def parse(self, data: bytes, *, offset: int, line: int, limit: int, tail: Tail) -> Parsed:
         """Parse at most `limit` records; see `parse.api.Parser`."""
         self.misfits = {}
+        self.marked = False
         parsed = Parsed()
-        position = 0
-        if offset == 0:
-            position = self._begin(data, parsed, tail)
-            if position < 0:
-                return parsed
-        parsed.consumed = position
+        if offset == 0 and not self._skip(data, parsed, tail):
+            return parsed
         pieces: list[Records] = []
-        room = limit
-        while room > 0:
-            taken, is_open = self._some(data, parsed, pieces, offset, line, room)
-            room -= taken
+        while True:
+            is_open = self.header is None and self._find_header(data, parsed, offset, line, max(1, limit))
+            room = limit - len(parsed.bad) - parsed.skipped - sum(map(len, pieces))
             if room <= 0 or parsed.consumed >= len(data):
                 break
+            taken = 0
+            if self.header is not None:
+                taken, is_open = self._some(data, parsed, pieces, offset, line, room)
             rest = data[parsed.consumed :]
-            if is_open:
-                if not (tail is Tail.TAKE or len(rest) >= self.spec.max_record_bytes) or b"\n" not in rest:
-                    break
+            if is_open and rest and (tail is Tail.TAKE or len(rest) >= self.spec.max_record_bytes) and b"\n" in rest:
                 self._resync(rest, parsed, offset, line)
-                room -= 1
-                continue
-            if taken:
-                continue
-            if tail is not Tail.WAIT and b"\n" not in rest:
-                self._last(rest, parsed, pieces, offset, line, tail)
-            break
+            elif not taken:
+                if rest and not is_open and tail is not Tail.WAIT and b"\n" not in rest:
+                    self._last(rest, parsed, pieces, offset, line, tail)
+                break
         parsed.records = _joined(pieces, len(self.layout.columns))
         parsed.misfits = self.misfits
         return parsed
 
-    def _begin(self, data: bytes, parsed: Parsed, tail: Tail) -> int:
-        """Pass the BOM, skipped lines and the header; return the position behind them, -1 to wait."""
+    def _skip(self, data: bytes, parsed: Parsed, tail: Tail) -> bool:
+        """Pass the BOM and skipped lines; False when they are not all there yet."""
+        if len(data) < len(BOM) and BOM.startswith(data) and tail is Tail.WAIT:
+            return False
         position = len(BOM) if data.startswith(BOM) else 0
-        lines = 0
-        for _ in range(self.spec.skip_lines):
+        for number in range(self.spec.skip_lines):
             end = data.find(b"\n", position) + 1
             if not end:
-                return -1
-            position, lines = end, lines + 1
+                return False
+            position = end
+            parsed.lines = number + 1
+        parsed.consumed = position
+        return True
+
+    def _find_header(self, data: bytes, parsed: Parsed, offset: int, line: int, limit: int) -> bool:
+        """Take the first complete record for the header, or its width where there is none; True if a quote is open."""
+        while self.header is None and len(parsed.bad) < limit:
+            rest = data[parsed.consumed :]
+            lines, _ = whole_lines(rest[: rest.rfind(b"\n", 0, HEADER_BYTES) + 1] or rest)
+            rows, ends, is_open = self.frame(self.text(b"".join(one + b"\n" for one in lines)), 1)
+            if not rows:
+                return is_open
+            row = rows[0]
+            size = sum(len(one) + 1 for one in lines[: ends[0]])
+            if row and row[0] == SENTINEL:
+                at = offset + parsed.consumed
+                raw_bytes = self.spec.quarantine_raw_bytes
+                parsed.bad.append(bad(rest[:size], at, line + parsed.lines, "bad_csv", row[-1], raw_bytes))
+            elif row:
+                self._take_header(row)
+                if self.spec.header is not True:
+                    return False
+            parsed.consumed += size
+            parsed.lines += ends[0]
+        return False
+
+    def _take_header(self, row: list[str]) -> None:
         if self.spec.header is True:
-            while True:
-                body = data[position:]
-                whole, rest = whole_lines(body)
-                text = self.text(b"".join(one + b"\n" for one in whole[:1000]))
-                rows, ends, is_open = self.frame(text, 1)
-                if not rows:
-                    if tail is Tail.WAIT or is_open or not rest.strip():
-                        if is_open or whole or not rest.strip():
-                            return -1 if rest or is_open else position
-                        return -1
-                    rows, ends = [next(self._reader(self.text(rest) + "\n"))], [0]
-                    position += len(rest)
-                    parsed.consumed = position
-                    self._use(rows[0])
-                    parsed.lines = lines
-                    return position
-                used = ends[0]
-                position += sum(len(one) + 1 for one in whole[:used])
-                lines += used
-                if rows[0]:
-                    self._use(rows[0])
-                    break
-        elif self.header is None:
-            whole, rest = whole_lines(data[position:])
-            first = next((one for one in [*whole, *([] if tail is Tail.WAIT else [rest])] if one.strip()), None)
-            if first is None:
-                return -1 if not whole else position
-            row = next(self._reader(self.text(first) + "\n"))
+            self._use([cell.encode("utf-8", "surrogateescape").decode("utf-8", "replace") for cell in row])
+        else:
             self._use([f"c{at}" for at in range(1, len(row) + 1)])
-        parsed.lines = lines
-        return position
 
     def text(self, data: bytes) -> str:
         """Return decoded bytes; in UTF-8 what cannot be decoded is marked, to be refused record by record."""
@@ -288,23 +284,22 @@ class CsvParser:
         wrong: dict[int, tuple[str, str]] = {}
         surplus: dict[int, list[str]] = {}
         quoted: dict[int, set[int]] = {}
+        nothing = [""] * count
         for index, row in enumerate(rows):
-            if len(row) != count:
-                if index not in ignored:
-                    surplus[index] = row[count:]
-                rows[index] = [*row[:count], *[""] * (count - len(row))]
+            if index in ignored:
+                rows[index] = nothing
+            elif self.marked and _SURROGATE.search("".join(row)):
+                wrong[index] = ("bad_encoding", f"the record is not {self.spec.encoding}")
+                rows[index] = nothing
+            elif len(row) != count:
+                surplus[index] = row[count:]
+                rows[index] = [*row[:count], *nothing[len(row) :]]
         if any(b'""' in line for line in lines):
             for index in range(len(rows)):
                 raw = self.text(b"\n".join(lines[begins[index] : ends[index]]))
                 if '""' in raw and self.empty_quotes.search(raw):
                     quoted[index] = empty_cells(raw, self.delimiter, self.spec.quote)
         cells = list(zip(*rows, strict=True)) if rows else [()] * count
-        if self.marked:
-            for index, row in enumerate(rows):
-                if index not in ignored and _SURROGATE.search("".join(row)):
-                    wrong[index] = ("bad_encoding", f"the record is not {self.spec.encoding}")
-                    rows[index] = [""] * count
-            cells = list(zip(*rows, strict=True))
         values = [self._nulls(column) for column in cells]
         if self.layout.kind == "items":
             records = self._items(values, quoted, offsets, lengths, numbers, wrong)
@@ -402,9 +397,19 @@ class CsvParser:
             return
         rows, _, is_open = self.frame(self.text(rest) + "\n", 2)
         why = None
+        header = self.header is None and self.spec.header is True
+        written = not is_open and len(rows) == 1 and bool(rows[0]) and not rest.endswith(b"\x00")
+        if self.header is None and written and rows[0][0] != SENTINEL:
+            if header and tail is not Tail.TAKE:
+                return
+            self._take_header(rows[0])
+            if header:
+                parsed.consumed += len(rest)
+                parsed.open_record = at if offset else 0
+                return
         if rest.endswith(b"\x00"):
             why = "the file ends in NUL bytes"
-        elif is_open or len(rows) != 1 or not rows[0]:
+        elif is_open or len(rows) != 1 or not rows[0] or rows[0][0] == SENTINEL:
             why = "the last record has an open quote"
         elif len(rows[0]) != len(self.header or ()):
             why = f"the last record has {len(rows[0])} of {len(self.header or ())} fields"
