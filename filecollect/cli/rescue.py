@@ -10,12 +10,15 @@ import click
 from sqlalchemy import select
 
 from filecollect import failpoints
+from filecollect.app import wanted_of
+from filecollect.cli.call import source_settings
 from filecollect.cli.context import Context, common_options
 from filecollect.cli.render import document
 from filecollect.errors import UsageError
 from filecollect.files.filesystem import LocalFileSystem
 from filecollect.pipeline import rescue
-from filecollect.pipeline.plan import stored_plan
+from filecollect.pipeline.plan import settings_of, stored_plan
+from filecollect.pipeline.reshape import replay_with
 from filecollect.store.engine import reading, transaction
 from filecollect.store.quarantine import forget_source, open_items, settle
 from filecollect.store.schema import collection_task
@@ -26,8 +29,9 @@ from filecollect.store.tasks import from_row
 @click.command()
 @click.argument("source")
 @click.option("--path", help="Only files whose path matches this glob.")
+@click.option("--set", "pairs", multiple=True, metavar="KEY=TOML", help="Read them with this setting of [source.*].")
 @common_options
-def replay(ctx: Context, source: str, path: str | None) -> None:
+def replay(ctx: Context, source: str, path: str | None, pairs: tuple[str, ...]) -> None:
     """Take a source's files back to their start; the next backfill reads them again."""
     failpoints.arm()
     with ctx.open() as engine:
@@ -37,7 +41,20 @@ def replay(ctx: Context, source: str, path: str | None) -> None:
             tasks = [from_row(row) for row in rows if path is None or fnmatch(row.path, path)]
         if stored is None:
             raise UsageError(f"no source {source!r}", hint="filecollect sources list")
-        count = rescue.replay(engine, LocalFileSystem(), stored_plan(stored), tasks, now=time.time())
+        if pairs:
+            _, changes, _ = source_settings({"pairs": pairs}, None)
+            count = replay_with(
+                engine,
+                LocalFileSystem(),
+                stored,
+                tasks,
+                changes,
+                wanted_of(settings_of(stored.config["settings"] | changes)),
+                whole=path is None,
+                now=time.time(),
+            )
+        else:
+            count = rescue.replay(engine, LocalFileSystem(), stored_plan(stored), tasks, now=time.time())
     if ctx.json:
         document("replay", source=source, files=count)
     elif not ctx.quiet:

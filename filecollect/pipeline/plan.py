@@ -109,7 +109,7 @@ def stored_plan(stored: StoredSource, changes: Mapping[str, Any] | None = None) 
             raise UsageError(
                 f"source {stored.source_key} was started with {name} = {settings.get(name)!r}, "
                 f"this call says {value!r}",
-                hint=f"`filecollect sources forget {stored.source_key}`, then drop or rename its table, starts over",
+                hint=f"`filecollect replay {stored.source_key} --set {name}=...` reads its files again with it",
             )
         settings[name] = value
     read = settings_of(settings)

@@ -80,6 +80,21 @@ def change_source_config(conn: Connection, source_key: str, config: dict[str, An
     )
 
 
+def change_source(conn: Connection, source: StoredSource) -> None:
+    """Store what was decided anew about a source."""
+    conn.execute(
+        update(collection_source)
+        .where(collection_source.c.source_key == source.source_key)
+        .values(
+            format=source.format,
+            config_json=source.config,
+            columns_json=[column.to_json() for column in source.columns],
+            version=collection_source.c.version + 1,
+            updated_at=DatabaseNow(),
+        )
+    )
+
+
 def lock_source(conn: Connection, source_key: str) -> bool:
     """Lock a source's row until the transaction ends and note the scan; False when it is gone."""
     done = conn.execute(

@@ -444,7 +444,25 @@ def test_a_config_that_contradicts_what_was_decided_is_refused_with_the_differen
 
     assert refused.code == 2
     assert "key" in refused.err
-    assert "sources forget orders" in refused.err
+    assert "replay orders --set key=" in refused.err
+
+    assert program.run("replay", "orders", "--set", 'key=["id"]').code == 0
+    assert program("backfill").code == 0
+    assert program.sql("o.db", "SELECT id, amount FROM orders") == [(1, 2)]
+
+
+def test_a_replay_with_other_settings_makes_the_table_anew(program: Program) -> None:
+    """Types, names and NULL words are decided again from the files, in one transaction."""
+    aged(program.write("drop/people.csv", "id,zip\n1,94105\n2,NA\n"))
+    assert program("backfill", "drop", "--db", "o.db").code == 0
+    assert program.sql("o.db", "SELECT zip, typeof(zip) FROM people") == [("94105", "text"), ("NA", "text")]
+
+    command = ("replay", "people", "--db", "o.db", "--set", 'null=["NA"]')
+    assert program(*command, failpoints="before_rescue=kill").code == 137
+    assert program.sql("o.db", "SELECT count(*) FROM people") == [(2,)]
+    assert program(*command).code == 0
+    assert program("backfill", "drop", "--db", "o.db").code == 0
+    assert program.sql("o.db", "SELECT zip, typeof(zip) FROM people") == [(94105, "integer"), (None, "null")]
 
 
 def test_a_named_table_of_somebody_else_is_altered_only_when_allowed(program: Program) -> None:
