@@ -15,16 +15,10 @@ from filecollect.errors import UsageError
 @common_options
 def upgrade(ctx: Context) -> None:
     """Create or upgrade our tables."""
-    from filecollect.store.engine import close, open_engine
     from filecollect.store.migrate import current as version
-    from filecollect.store.migrate import upgrade as run
 
-    engine = open_engine(ctx.url, create=True)
-    try:
-        run(engine)
+    with ctx.open(create=True) as engine:
         now = version(engine)
-    finally:
-        close(engine, truncate=True)
     if ctx.json:
         document("db upgrade", schema_version=now)
     elif not ctx.quiet:
@@ -32,27 +26,28 @@ def upgrade(ctx: Context) -> None:
 
 
 @click.command()
-@click.option("--dialect", type=click.Choice(["sqlite", "postgresql"]), default="sqlite", help="For which database.")
+@click.option("--dialect", type=click.Choice(["sqlite", "postgresql"]), help="For which database; else for --db's.")
 @common_options
-def ddl(ctx: Context, dialect: str) -> None:
+def ddl(ctx: Context, dialect: str | None) -> None:
     """Print our tables' DDL."""
     from filecollect.store.ddl import render
 
-    click.echo(render(dialect), nl=False)
+    made_for = dialect or ("sqlite" if ctx.url.startswith("sqlite") else "postgresql")
+    text = render(made_for)
+    if ctx.json:
+        document("db ddl", dialect=made_for, ddl=text)
+    else:
+        click.echo(text, nl=False)
 
 
 @click.command()
 @common_options
 def current(ctx: Context) -> None:
     """Print the schema's version."""
-    from filecollect.store.engine import close, open_engine
     from filecollect.store.migrate import current as version
 
-    engine = open_engine(ctx.url)
-    try:
+    with ctx.open(check=False) as engine:
         now = version(engine)
-    finally:
-        close(engine, truncate=False)
     if ctx.json:
         document("db current", schema_version=now)
     else:

@@ -1,4 +1,9 @@
-"""What every command has: the options -c --db --json -v -q -h, the config and the database they lead to."""
+"""What every command has: the options -c --db --json -v -q -h, the config and the database they lead to.
+
+Nothing is looked for before a command asks, so `--help` and wrong calls cost nothing. A command that
+only looks never makes a database, a table or a migration: a mistyped `--db` leaves no file behind,
+and another program's database stays as it is.
+"""
 
 from __future__ import annotations
 
@@ -11,10 +16,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from filecollect.errors import UsageError
+
 if TYPE_CHECKING:
     from sqlalchemy import Engine
 
     from filecollect.config import Config
+
+NO_DATABASE = "run `filecollect backfill` first, or name another with --db"
 
 
 class Context:
@@ -58,17 +67,42 @@ class Context:
         return choose_database(self.db, config, os.environ, Path.cwd())
 
     @contextmanager
-    def open(self) -> Iterator[Engine]:
-        """Open the database, which must be there, for one command."""
-        from filecollect.store.engine import close, open_engine
-        from filecollect.store.migrate import upgrade
+    def open(self, *, create: bool = False, check: bool = True) -> Iterator[Engine]:
+        """Open the database for one command and close it at the end.
 
-        engine = open_engine(self.url)
+        Without `create` it must be there with our tables of this version, and nothing is made or
+        migrated: raises UsageError, for a file of somebody else's too, unless `check` is False.
+        """
+        from filecollect.config import sqlite_file
+        from filecollect.store.engine import close, open_engine
+
+        url = self.url
+        file = sqlite_file(url)
+        if not create and file is not None and not os.path.lexists(file):
+            raise UsageError(
+                f"no database at {file}", hint="run `filecollect backfill` first, or name another with --db"
+            )
+        engine = open_engine(url, create=create)
         try:
-            upgrade(engine)
+            if check:
+                self._ready(engine, create=create)
             yield engine
         finally:
-            close(engine, truncate=False)
+            close(engine, truncate=create)
+
+    def _ready(self, engine: Engine, *, create: bool) -> None:
+        from filecollect.store.migrate import REVISIONS, current, is_current, upgrade
+
+        version = None if create else current(engine)
+        if create or (version is not None and version not in REVISIONS):
+            upgrade(engine)  # which also refuses, in one sentence, what a newer program made
+        elif version is None:
+            raise UsageError(
+                f"the database {self.shown_url} holds nothing of filecollect",
+                hint=NO_DATABASE,
+            )
+        elif not is_current(engine):
+            raise UsageError(f"the database has the older schema version {version}", hint="filecollect db upgrade")
 
 
 def common_options(command: Callable[..., Any]) -> Callable[..., Any]:

@@ -1,38 +1,42 @@
-"""Commands that list and show: sources, tasks, events, quarantine."""
+"""Commands that list and show sources, tasks and events, and what all listings share.
+
+A listing shows the newest rows, oldest of them first, so that the last line is the latest news.
+`--path` is a glob: without a slash it is a file's base name in any directory, else it is meant from
+the working directory. What is shown is one thing, by its id or its path.
+"""
 
 from __future__ import annotations
 
-import base64
-import json
+import os
 import re
-import sys
 from collections.abc import Callable
 from datetime import timedelta
-from pathlib import Path
+from fnmatch import fnmatchcase
 from typing import Any
 
 import click
-from sqlalchemy import select
 
 from filecollect.cli.context import Context, common_options
-from filecollect.cli.render import document, plain, table
+from filecollect.cli.render import cell, document, table
 from filecollect.errors import UsageError
+from filecollect.events import KINDS
 from filecollect.files.paths import absolute, stored_path
 from filecollect.store import queries
 from filecollect.store.engine import reading
-from filecollect.store.schema import collection_source, collection_task, file_event, quarantined_item
+from filecollect.store.schema import collection_task, file_event
 
-_SINCE = re.compile(r"(\d+)([smhd])")
-_UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
+STATUSES = ("pending", "running", "delivering", "succeeded", "failed", "paused", "cancelled", "skipped", "gone")
+_SINCE = re.compile(r"([0-9]{1,6})([smhdw])")
+_UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 
 
 def filters(command: Callable[..., Any]) -> Callable[..., Any]:
     """Give a listing its filters."""
     for option in (
-        click.option("--limit", type=click.IntRange(1), default=100, help="At most so many, the newest."),
-        click.option("--since", help="Only newer than this: 30s, 10m, 1h, 7d."),
-        click.option("--path", help="Only paths that match this glob."),
-        click.option("--source", help="Only this source."),
+        click.option("--limit", type=click.IntRange(1, 10**9), default=100, help="At most so many, the newest."),
+        click.option("--since", metavar="AGO", help="Only newer than this: 30s, 10m, 1h, 7d, 2w."),
+        click.option("--path", metavar="GLOB", help="Only paths that match; without a slash the file's name."),
+        click.option("--source", metavar="S", help="Only this source."),
     ):
         command = option(command)
     return command
@@ -44,42 +48,69 @@ def period(text: str | None) -> timedelta | None:
         return None
     match = _SINCE.fullmatch(text)
     if match is None:
-        raise UsageError(f"--since: expected a number and s, m, h or d, got {text!r}")
-    return timedelta(**{_UNITS[match[2]]: int(match[1])})
+        raise UsageError(f"--since: expected a number and s, m, h, d or w such as 1h, got {text!r}")
+    return min(timedelta(**{_UNITS[match[2]]: int(match[1])}), timedelta(days=36_500))
 
 
-def _show(ctx: Context, command: str, name: str, rows: list[dict[str, Any]], nothing: str) -> None:
+def matcher(glob: str | None) -> Callable[[str], bool] | None:
+    """Return whether a stored path matches `--path`, None when all do."""
+    if glob is None:
+        return None
+    if "/" not in glob:
+        name = stored_path(glob)
+        return lambda path: fnmatchcase(path.rpartition("/")[2], name)
+    pattern = stored_path(absolute(glob, os.getcwd()))
+    return lambda path: fnmatchcase(path, pattern)
+
+
+def place(which: str) -> str:
+    """Return an id as it is, a path in stored form."""
+    return which if which.isascii() and which.isdecimal() else stored_path(absolute(which, os.getcwd()))
+
+
+def output(ctx: Context, command: str, name: str, rows: list[dict[str, Any]], nothing: str) -> None:
+    """Print a listing as a document or a table."""
     if ctx.json:
         document(command, **{name: rows})
     else:
         table(rows, nothing)
 
 
-@click.command()
-@common_options
-def sources(ctx: Context) -> None:
-    """List sources: table, format, status."""
-    names = ("source_key", "table_name", "format", "status", "last_scan_at")
-    with ctx.open() as engine, reading(engine) as conn:
-        rows = queries.listed(conn, collection_source, names, limit=10_000)
-    _show(ctx, "sources list", "sources", rows, "no sources yet")
-
-
-@click.command()
-@click.argument("source_key")
-@common_options
-def source(ctx: Context, source_key: str) -> None:
-    """Show one source: what was decided about it."""
-    with ctx.open() as engine, reading(engine) as conn:
-        rows = queries.rows_of(conn, select(collection_source).where(collection_source.c.source_key == source_key))
-    if not rows:
-        raise UsageError(f"no source {source_key!r}", hint="filecollect sources list")
-    _one(ctx, "sources show", rows[0])
+def print_one(row: dict[str, Any]) -> None:
+    """Print one thing, a line for each fact; lists of things as tables below."""
+    for name, value in row.items():
+        if isinstance(value, list) and value and all(isinstance(one, dict) for one in value):
+            click.echo(f"{name}:")
+            table(value, "")
+        else:
+            click.echo(f"{name}: {cell(value)}")
 
 
 @click.command()
 @filters
-@click.option("--status", help="Only this status.")
+@common_options
+def sources(ctx: Context, source: str | None, path: str | None, since: str | None, limit: int) -> None:
+    """List sources: table, format, status."""
+    with ctx.open() as engine, reading(engine) as conn:
+        rows = queries.sources(conn, source=source, path=matcher(path), since=period(since), limit=limit)
+    output(ctx, "sources list", "sources", rows, "no sources yet")
+
+
+@click.command()
+@click.argument("source_key", metavar="SOURCE")
+@common_options
+def source(ctx: Context, source_key: str) -> None:
+    """Show one source: what was decided about it."""
+    with ctx.open() as engine, reading(engine) as conn:
+        found = queries.one_source(conn, source_key)
+    if found is None:
+        raise UsageError(f"no source {source_key!r}", hint="filecollect sources list")
+    _one(ctx, "sources show", "source", found)
+
+
+@click.command()
+@filters
+@click.option("--status", type=click.Choice(STATUSES), help="Only this status.")
 @common_options
 def tasks(
     ctx: Context, status: str | None, source: str | None, path: str | None, since: str | None, limit: int
@@ -92,12 +123,12 @@ def tasks(
             collection_task,
             names,
             source=source,
-            path=path,
+            path=matcher(path),
             since=period(since),
             limit=limit,
             status=status,
         )
-    _show(ctx, "tasks list", "tasks", rows, "no tasks yet")
+    output(ctx, "tasks list", "tasks", rows, "no tasks yet")
 
 
 @click.command()
@@ -105,110 +136,36 @@ def tasks(
 @common_options
 def task(ctx: Context, which: str) -> None:
     """Show one task with its ledger and events."""
-    place = which if which.isdecimal() else stored_path(absolute(which, str(Path.cwd())))
     with ctx.open() as engine, reading(engine) as conn:
-        found = queries.one_task(conn, place)
+        found = queries.one_task(conn, place(which))
     if found is None:
-        raise UsageError("no such task", path=which, hint="filecollect tasks list")
-    _one(ctx, "tasks show", found)
+        raise UsageError(f"no task {which}", hint="filecollect tasks list")
+    _one(ctx, "tasks show", "task", found)
 
 
-def _one(ctx: Context, command: str, row: dict[str, Any]) -> None:
+def _one(ctx: Context, command: str, name: str, row: dict[str, Any]) -> None:
     if ctx.json:
-        document(command, **{command.split()[0].rstrip("s"): row})
-        return
-    for name, value in row.items():
-        text = json.dumps(value, default=plain, ensure_ascii=False) if isinstance(value, dict | list) else plain(value)
-        click.echo(f"{name}: {'-' if value is None else text}")
+        document(command, **{name: row})
+    else:
+        print_one(row)
 
 
 @click.command()
 @filters
-@click.option("--kind", help="Only this kind.")
+@click.option("--kind", type=click.Choice(KINDS), metavar="KIND", help="Only this kind, such as truncated.")
 @common_options
 def events(ctx: Context, kind: str | None, source: str | None, path: str | None, since: str | None, limit: int) -> None:
     """List what happened to files: why one was skipped, re-read or replaced."""
+    names = ("id", "at", "kind", "task_id", "source_key", "path", "detail")
     with ctx.open() as engine, reading(engine) as conn:
         rows = queries.listed(
             conn,
             file_event,
-            ("id", "at", "kind", "task_id", "source_key", "path", "detail"),
+            names,
             source=source,
-            path=path,
+            path=matcher(path),
             since=period(since),
             limit=limit,
             kind=kind,
         )
-    _show(ctx, "events", "events", rows, "no events yet")
-
-
-def _items(ctx: Context, state: str | None, source: str | None, since: str | None, limit: int) -> list[dict[str, Any]]:
-    names = ("id", "state", "source_key", "task_id", "line", "start_offset", "length", "reason", "message", "raw")
-    with ctx.open() as engine, reading(engine) as conn:
-        rows = queries.listed(
-            conn, quarantined_item, names, source=source, since=period(since), limit=limit, state=state
-        )
-        ids = {row["task_id"] for row in rows}
-        found = conn.execute(select(collection_task.c.id, collection_task.c.path).where(collection_task.c.id.in_(ids)))
-        paths = {one.id: one.path for one in found}
-    return [{**row, "path": paths.get(row["task_id"])} for row in rows]
-
-
-@click.command()
-@click.option("--source", help="Only this source.")
-@click.option("--since", help="Only newer than this: 30s, 10m, 1h, 7d.")
-@click.option("--limit", type=click.IntRange(1), default=100, help="At most so many, the newest.")
-@click.option("--state", default=None, help="open, retried or discarded.")
-@common_options
-def quarantine(ctx: Context, source: str | None, since: str | None, limit: int, state: str | None) -> None:
-    """List records that could not become rows, with the reason."""
-    rows = _items(ctx, state, source, since, limit)
-    if not ctx.json:
-        rows = [
-            {
-                "id": row["id"],
-                "state": row["state"],
-                "place": f"{row['path']}:{row['line']}",
-                "reason": row["reason"],
-                "message": row["message"],
-            }
-            for row in rows
-        ]
-    _show(ctx, "quarantine list", "items", rows, "nothing in quarantine")
-
-
-@click.command()
-@click.argument("item_id", type=int)
-@common_options
-def quarantined(ctx: Context, item_id: int) -> None:
-    """Show one quarantined record, raw."""
-    with ctx.open() as engine, reading(engine) as conn:
-        rows = queries.rows_of(conn, select(quarantined_item).where(quarantined_item.c.id == item_id))
-    if not rows:
-        raise UsageError(f"no quarantined record {item_id}", hint="filecollect quarantine list")
-    _one(ctx, "quarantine show", rows[0])
-
-
-@click.command()
-@click.option("--source", help="Only this source.")
-@click.option("-o", "output", help="Write to this file; never overwritten.")
-@common_options
-def export(ctx: Context, source: str | None, output: str | None) -> None:
-    """Write open quarantined records as JSON lines."""
-    lines = []
-    for row in _items(ctx, "open", source, None, 10_000_000):
-        raw = bytes(row.pop("raw"))
-        try:
-            row["raw"] = raw.decode()
-        except UnicodeDecodeError:
-            row["raw_base64"] = base64.b64encode(raw).decode()
-        lines.append(json.dumps(row, ensure_ascii=False, default=plain))
-    text = "".join(line + "\n" for line in lines)
-    if output is None:
-        sys.stdout.write(text)
-        return
-    try:
-        with Path(output).open("x", encoding="utf-8") as file:
-            file.write(text)
-    except FileExistsError:
-        raise UsageError("the file exists already and is not overwritten", path=output) from None
+    output(ctx, "events", "events", rows, "no events yet")

@@ -1,21 +1,28 @@
 """The entry point: lazily loaded commands, and every error as one sentence with an exit code.
 
-`--help` imports no command: names and their one-line helps stand in a table here, and a test proves
-that they are those of the commands.
+`--help` and completion import no command: names and their one-line helps stand in a table here, and
+a test proves that they are those of the commands.
+
+Exit codes: what the command says; 2 for a wrong call; the error's own for every FilecollectError;
+130 for Ctrl-C; 1 for a fault of our own, whose traceback needs `-v`. A reader that went away (`| head`)
+is no error. With `--json` every error is one document on standard output.
 """
 
 from __future__ import annotations
 
 import importlib
+import io
 import json
 import os
 import sys
+import traceback
 from typing import Any
 
 import click
+from click.shell_completion import CompletionItem
 
 from filecollect import __version__
-from filecollect.errors import ConfigError, FilecollectError
+from filecollect.errors import ConfigError, FilecollectError, UsageError
 
 COMMANDS: dict[str, tuple[str, str]] = {
     "init": ("preview:init", "Write a commented config that fits the files; never overwrites."),
@@ -44,9 +51,9 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
         "show": ("lists:task", "Show one task with its ledger."),
     },
     "quarantine": {
-        "list": ("lists:quarantine", "List quarantined records."),
-        "show": ("lists:quarantined", "Show one quarantined record."),
-        "export": ("lists:export", "Write quarantined records as JSON lines."),
+        "list": ("quarantine:items", "List quarantined records."),
+        "show": ("quarantine:item", "Show quarantined records, raw."),
+        "export": ("quarantine:export", "Write quarantined records as JSON lines."),
         "retry": ("rescue:retry", "Parse records again and put the good ones in."),
         "discard": ("rescue:discard", "Mark records as not wanted."),
     },
@@ -57,6 +64,10 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
     },
     "config": {"show": ("admin:show", "Print the effective config, secrets masked.")},
 }
+
+
+class ReaderGone(Exception):
+    """Nobody reads standard output any more."""
 
 
 class Lazy(click.Group):
@@ -81,6 +92,22 @@ class Lazy(click.Group):
         command: click.Command = getattr(importlib.import_module(f"filecollect.cli.{module}"), attribute)
         return command
 
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run a command; a reader that went away is told apart, as click would exit 1 for it."""
+        try:
+            result = super().invoke(ctx)
+            sys.stdout.flush()
+        except BrokenPipeError as problem:
+            raise ReaderGone from problem
+        return result
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """Complete command names from the table, importing none; options as every command does."""
+        names = [
+            CompletionItem(name, help=text) for name, (_, text) in self.table.items() if name.startswith(incomplete)
+        ]
+        return [*names, *click.Command.shell_complete(self, ctx, incomplete)]
+
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """List the commands from the table, importing none."""
         with formatter.section("Commands"):
@@ -100,41 +127,63 @@ def program() -> None:
 
 def main() -> None:
     """Run the program; every error is one sentence and a documented exit code."""
-    as_json = "--json" in sys.argv
-    verbose = "-v" in sys.argv or "--verbose" in sys.argv
+    words = sys.argv[1:]
+    as_json = "--json" in words
+    verbose = "--verbose" in words or any(word[:1] == "-" and word[1:2] != "-" and "v" in word for word in words)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            # A file name or record that the terminal's encoding lacks must not end the command.
+            stream.reconfigure(errors="backslashreplace")
     try:
-        code = program.main(standalone_mode=False)
+        code = program.main(prog_name="filecollect", standalone_mode=False)
         sys.exit(code if isinstance(code, int) else 0)
     except click.exceptions.Exit as ended:
         sys.exit(ended.exit_code)
     except click.ClickException as problem:
-        if as_json:
-            _say_json("usage", problem.format_message(), None, None)
-        else:
-            problem.show()
+        _say_click(problem, as_json)
         sys.exit(2)
     except (KeyboardInterrupt, click.Abort):
         sys.exit(130)
-    except BrokenPipeError:
+    except ReaderGone:
+        # The rest goes nowhere, so that the interpreter's last flush does not complain.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(0)
     except FilecollectError as problem:
-        if as_json:
-            _say_json(problem.code, problem.message, problem.path, problem.hint)
-        else:
-            lines = problem.mistakes if isinstance(problem, ConfigError) else [str(problem)]
-            for line in lines:
-                click.echo(f"filecollect: {line}", err=True)
-            if problem.hint:
-                click.echo(f"hint: {problem.hint}", err=True)
+        _say(problem, as_json)
         sys.exit(problem.exit_code)
     except Exception as fault:
         if verbose:
-            raise
-        click.echo(f"filecollect: a fault in filecollect: {type(fault).__name__}: {fault}; -v shows where", err=True)
+            traceback.print_exc()
+        said = " ".join(f"{type(fault).__name__}: {fault}".split())
+        sentence = f"this is a fault in filecollect: {said}"
+        _say(FilecollectError(sentence, hint=None if verbose else "-v shows where; please report it"), as_json, "fault")
         sys.exit(1)
 
 
-def _say_json(code: str, message: str, path: str | None, hint: str | None) -> None:
-    error = {"code": code, "message": message, "path": path, "hint": hint}
-    click.echo(json.dumps({"error": error}, ensure_ascii=False))
+def _say_click(problem: click.ClickException, as_json: bool) -> None:
+    """Say what is wrong with a call; a group without its command shows its help instead."""
+    context = getattr(problem, "ctx", None)
+    if isinstance(problem, click.exceptions.NoArgsIsHelpError) and not as_json:
+        click.echo(problem.format_message(), err=True)
+        return
+    message = problem.format_message()
+    if isinstance(problem, click.exceptions.NoArgsIsHelpError):
+        message = "a command is missing"
+    hint = None if context is None else f"{context.command_path} -h"
+    _say(UsageError(" ".join(message.split()), hint=hint), as_json)
+
+
+def _say(problem: FilecollectError, as_json: bool, code: str | None = None) -> None:
+    if as_json:
+        error = {
+            "code": code or problem.code,
+            "message": problem.message,
+            "path": problem.path,
+            "hint": problem.hint,
+        }
+        click.echo(json.dumps({"error": error}, ensure_ascii=False))
+        return
+    for line in problem.mistakes if isinstance(problem, ConfigError) else [str(problem)]:
+        click.echo(f"filecollect: {line}", err=True)
+    if problem.hint:
+        click.echo(f"hint: {problem.hint}", err=True)

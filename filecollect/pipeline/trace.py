@@ -1,56 +1,120 @@
-"""Trace a row back: the file, the line, the raw bytes and the batch it came with."""
+"""Trace a row back: the file, the line, the raw bytes and the batch it came with.
+
+A line number is told only when it is certain: the file is still there and the whole span in which the
+row was committed still has the ledger's digest. The line is the span's first line plus the line ends
+before the record; the record's end is found by the source's own parser, so a quoted line end does not
+cut it. Of a file that is gone or was changed, everything that the database knows is told.
+"""
 
 from __future__ import annotations
 
-from typing import Any
+import sqlite3
 
-from sqlalchemy import Connection
-from sqlalchemy.exc import DBAPIError
+from sqlalchemy import Connection, inspect
+from sqlalchemy.exc import DBAPIError, NoSuchTableError
 
-from filecollect.errors import FileUnavailable, UsageError
-from filecollect.files.filesystem import FileSystem
+from filecollect.errors import FilecollectError, FileUnavailable, UsageError
+from filecollect.files.filesystem import FileHandle, FileSystem
 from filecollect.files.fingerprint import span_digest
 from filecollect.files.paths import os_path
+from filecollect.parse.api import Tail
+from filecollect.parse.build import make_parser
+from filecollect.pipeline.plan import stored_plan
 from filecollect.store.destination import quoted
-from filecollect.store.queries import batch_of
-from filecollect.store.tasks import tasks_by_id
+from filecollect.store.engine import schema_of
+from filecollect.store.queries import Row, batch_of
+from filecollect.store.sources import stored_source
+from filecollect.store.tasks import Task, tasks_by_id
 
-RAW_BYTES = 64 * 1024
+RAW_BYTES = 1024 * 1024
+"""Most bytes of one record that are shown."""
+_LINE_READ = 1024 * 1024
 
 
-def trace(conn: Connection, files: FileSystem, table: str, where: str, limit: int) -> list[dict[str, Any]]:
+def trace(conn: Connection, files: FileSystem, table: str, where: str, limit: int) -> list[Row]:
     """Return where the rows of `table` that match `where` came from; raise UsageError for wrong SQL."""
-    name = ".".join(quoted(part) for part in table.split("."))
-    query = f'SELECT "_task_id", "_offset" FROM {name} WHERE {where} ORDER BY 1, 2 LIMIT {limit}'
+    return [_origin(conn, files, task_id, offset) for task_id, offset in _places(conn, table, where, limit)]
+
+
+def _places(conn: Connection, table: str, where: str, limit: int) -> list[tuple[int, int]]:
+    name = _sql_name(conn, table)
+    # On lines of its own the condition may end in a comment.
+    query = f'SELECT "_task_id", "_offset" FROM {name} WHERE (\n{where}\n) ORDER BY 1, 2 LIMIT {limit}'
+    if conn.dialect.paramstyle in {"format", "pyformat"}:
+        query = query.replace("%", "%%")
     try:
-        found = [(row[0], row[1]) for row in conn.exec_driver_sql(query)]
-    except DBAPIError as problem:
-        raise UsageError(f"the database says: {problem.orig}", hint="--where takes an SQL condition") from problem
-    return [_one(conn, files, task_id, offset) for task_id, offset in found]
+        return [(int(row[0]), int(row[1])) for row in conn.exec_driver_sql(query)]
+    except (DBAPIError, sqlite3.Warning) as problem:
+        said = str(getattr(problem, "orig", problem)).strip().partition("\n")[0]
+        raise UsageError(f"the database says: {said}", hint="--where takes an SQL condition on the table") from problem
 
 
-def _one(conn: Connection, files: FileSystem, task_id: int, offset: int) -> dict[str, Any]:
-    tasks = tasks_by_id(conn, [task_id])
+def _sql_name(conn: Connection, table: str) -> str:
+    """Return the quoted name of a table that rows were collected into; raise UsageError for another."""
+    schema, _, name = table.rpartition(".")
+    inspector = inspect(conn)
+    for at, wanted in ((schema_of(conn), table), (schema or None, name)):
+        try:
+            columns = {column["name"] for column in inspector.get_columns(wanted, schema=at)}
+        except (NoSuchTableError, DBAPIError):
+            continue
+        # Asked first: SQLite takes a quoted name that is no column for a text.
+        if not {"_task_id", "_offset"} <= columns:
+            raise UsageError(f"the table {table} was not collected: it has no columns _task_id and _offset")
+        return quoted(wanted) if at is None else f"{quoted(at)}.{quoted(wanted)}"
+    raise UsageError(f"no table {table}", hint="filecollect sources list")
+
+
+def _origin(conn: Connection, files: FileSystem, task_id: int, offset: int) -> Row:
+    found = tasks_by_id(conn, [task_id])
     batch = batch_of(conn, task_id, offset)
-    if not tasks or batch is None:
-        return {"task_id": task_id, "offset": offset, "path": None, "line": None, "raw": None, "batch": None}
-    task = tasks[0]
-    line, raw = None, None
-    try:
-        with files.open(os_path(task.path)) as handle:
-            if span_digest(handle, batch["start_offset"], batch["end_offset"]) == batch["digest"]:
-                before = handle.read_at(batch["start_offset"], offset - batch["start_offset"])
-                line = batch["start_line"] + before.count(b"\n")
-                raw = handle.read_at(offset, min(RAW_BYTES, batch["end_offset"] - offset)).partition(b"\n")[0]
-    except FileUnavailable:
-        line = None
+    task = found[0] if found else None
+    line, raw = (None, None) if task is None or batch is None else _read(conn, files, task, batch, offset)
     return {
         "task_id": task_id,
-        "generation": task.generation,
-        "path": task.path,
+        "generation": None if task is None else task.generation,
+        "source": None if task is None else task.source_key,
+        "path": None if task is None else task.path,
         "line": line,
         "offset": offset,
         "raw": raw,
-        "batch": batch["seq"],
-        "committed_at": batch["committed_at"],
+        "batch": None if batch is None else batch["seq"],
+        "committed_at": None if batch is None else batch["committed_at"],
     }
+
+
+def _read(conn: Connection, files: FileSystem, task: Task, batch: Row, offset: int) -> tuple[int | None, bytes | None]:
+    try:
+        with files.open(os_path(task.path)) as handle:
+            if span_digest(handle, batch["start_offset"], batch["end_offset"]) != batch["digest"]:
+                return None, None
+            line = batch["start_line"] + _line_ends(handle, batch["start_offset"], offset)
+            data = handle.read_at(offset, min(RAW_BYTES, batch["end_offset"] - offset))
+    except FileUnavailable:
+        return None, None
+    return line, data[: _length(conn, task, data, offset)].rstrip(b"\r\n")
+
+
+def _line_ends(handle: FileHandle, start: int, end: int) -> int:
+    count = 0
+    while start < end and (data := handle.read_at(start, min(_LINE_READ, end - start))):
+        count += data.count(b"\n")
+        start += len(data)
+    return count
+
+
+def _length(conn: Connection, task: Task, data: bytes, offset: int) -> int:
+    """Return the length of the record that `data` begins with: as it was parsed, else its first line."""
+    one_line = data.find(b"\n") + 1 or len(data)
+    stored = stored_source(conn, task.source_key)
+    if stored is None:
+        return one_line
+    try:
+        plan = stored_plan(stored)
+        parser = make_parser(plan.spec, plan.layout, task.position.parser)
+    except FilecollectError:
+        return one_line
+    parsed = parser.parse(data, offset=offset, line=1, limit=1, tail=Tail.TAKE)
+    lengths = dict(zip(parsed.records.offsets, parsed.records.lengths, strict=True))
+    lengths |= {bad.offset: bad.length for bad in parsed.bad}
+    return lengths.get(offset, one_line)
