@@ -89,7 +89,7 @@ class Checkpoint:
     @classmethod
     def from_json(cls, value: Any) -> Checkpoint:
         """Read the stored form; raise CheckpointError when it is damaged or from a newer version."""
-        if not isinstance(value, dict) or not isinstance(value.get("v"), int):
+        if not isinstance(value, dict) or type(value.get("v")) is not int:
             raise CheckpointError("the stored checkpoint is damaged: it is no object with a version `v`")
         if value["v"] != VERSION:
             raise CheckpointError(
@@ -103,7 +103,7 @@ class Checkpoint:
                 lines=_count(value.get("lines", 0)),
                 codec=_text(value["codec"]),
                 block=_block(value["block"]),
-                guard=_proof(value["guard"]) or Proof(0, ""),
+                guard=Proof(_count(value["guard"]["length"]), _digest(value["guard"]["digest"])),
                 raw_guard=_proof(value["raw_guard"]),
                 open_record=None if value["open_record"] is None else _count(value["open_record"]),
                 parser=_object(value["parser"]),

@@ -1,7 +1,9 @@
 """The age order of rotated files: for equal times, `app.log.10` is older than `app.log.2`, than `app.log`.
 
-Dated names count upwards (`app.log-20261101` before `app.log-20261102`), and the undated live file is
-the newest.
+Dated names count upwards (`app.log-20261101` before `app.log-20261102`), pieces of one day upwards too,
+and the undated live file is the newest. A compression suffix says nothing of age. Of one log, numbered
+files come before dated ones; where names say nothing, they are sorted naturally (2 before 10).
+Times of copies and unpacked archives are often equal, so this order is more than a tie-breaker.
 """
 
 from __future__ import annotations
@@ -10,24 +12,36 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
-_NUMBERED = re.compile(r"(.*)\.(\d{1,4})(\.(?:gz|zst|bz2|xz|lz4|Z))?")
-_DATED = re.compile(r"(.*?)[-_.](\d{8,14}|\d{4}-\d{2}-\d{2}(?:[-_T]\d{2}.*)?)(\.[A-Za-z0-9.]+)?")
+_COMPRESSED = re.compile(r"(?<=.)\.(?:gz|zst|bz2|xz|lz4|z)$", re.IGNORECASE | re.DOTALL)
+_NUMBERED = re.compile(r"(.+)\.(?!(?:19|20)\d\d$)(\d{1,4})", re.DOTALL)
+_DATED = re.compile(
+    r"(.+?)[-_.]((?:19|20)\d\d(?:\d{4}(?:[-_T]?\d{2,6})?|([-_.])\d\d\3\d\d(?:[-_T.]\d\d(?:[-_.:]?\d\d){0,2})?)Z?)"
+    r"((?:[-_.]\d+)?)(\.[^/]*[A-Za-z][^/]*)?",
+    re.DOTALL,
+)
 _DIGITS = re.compile(r"(\d+)")
 
 
 def natural(text: str) -> tuple[Any, ...]:
     """Return a key that sorts numbers in a name by value."""
-    return tuple((1, int(part), part) if part.isdecimal() else (0, 0, part) for part in _DIGITS.split(text) if part)
+    return tuple(
+        (1, int(part), part) if part.isascii() and part.isdigit() else (0, 0, part)
+        for part in _DIGITS.split(text)
+        if part
+    )
 
 
 def rotation_key(path: str) -> tuple[Any, ...]:
     """Return a key that sorts one log's rotations oldest first."""
-    directory, _, name = path.rpartition("/")
-    if numbered := _NUMBERED.fullmatch(name):
-        return (directory, natural(numbered[1]), 0, -int(numbered[2]), natural(name))
+    directory, _, full = path.rpartition("/")
+    name = _COMPRESSED.sub("", full)
+    place = natural(directory)
     if dated := _DATED.fullmatch(name):
-        return (directory, natural(dated[1] + (dated[3] or "")), 1, 0, natural(dated[2]))
-    return (directory, natural(name), 2, 0, natural(name))
+        when = natural(dated[2] + dated[4])
+        return (place, natural(dated[1] + (dated[5] or "")), 1, 0, when, natural(full))
+    if numbered := _NUMBERED.fullmatch(name):
+        return (place, natural(numbered[1]), 0, -int(numbered[2]), (), natural(full))
+    return (place, natural(name), 2, 0, (), natural(full))
 
 
 def age_order(items: Iterable[tuple[str, int]]) -> list[tuple[str, int]]:

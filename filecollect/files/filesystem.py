@@ -1,13 +1,15 @@
 """The file-system seam: open, read at an offset, stat, list.
 
-Every operating-system error becomes FileUnavailable with the path; a missing file can be told by
-`missing`. Files are opened without following a link at the last component (unless asked to), without
-blocking on FIFOs, and only regular ones are accepted, so a swapped path never reads a device.
+Every operating-system error becomes FileUnavailable with the path; a missing file is a FileMissing.
+Files are opened without following a link at the last component (unless asked to), without blocking on
+FIFOs, and only regular ones are accepted: looked at before, because opening a device can act on it,
+and again on the open file, because the path may be another one by then.
 Reads seek first: a handle is used by one thread.
 """
 
 from __future__ import annotations
 
+import errno
 import os
 import stat as st
 from collections.abc import Iterator
@@ -64,20 +66,34 @@ def unavailable(path: str, problem: OSError) -> FileUnavailable:
 class FileHandle:
     """An open regular file."""
 
-    def __init__(self, path: str, *, follow_symlinks: bool) -> None:
+    def __init__(self, path: str | bytes, *, follow_symlinks: bool) -> None:
+        path = os.fsdecode(path)
         self.path = path
         flags = os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NONBLOCK", 0)
         if not follow_symlinks:
             flags |= getattr(os, "O_NOFOLLOW", 0)
         try:
+            self._refuse(os.stat(path) if follow_symlinks else os.lstat(path))
             self._file = open(path, "rb", buffering=0, opener=lambda name, _: os.open(name, flags))  # noqa: SIM115
         except OSError as problem:
-            if os.path.islink(path):
+            if problem.errno == errno.ELOOP and not follow_symlinks and os.path.islink(path):
                 raise SpecialFile("a symbolic link is not followed", path=path) from problem
+            if isinstance(problem, IsADirectoryError):
+                raise SpecialFile("a directory, not a regular file", path=path) from problem
             raise unavailable(path, problem) from problem
-        if not self.stat().is_regular:
+        try:
+            self._refuse(os.fstat(self._file.fileno()))
+        except BaseException:
             self._file.close()
-            raise SpecialFile("not a regular file", path=path)
+            raise
+
+    def _refuse(self, result: os.stat_result) -> None:
+        if st.S_ISLNK(result.st_mode):
+            raise SpecialFile("a symbolic link is not followed", path=self.path)
+        if st.S_ISDIR(result.st_mode):
+            raise SpecialFile("a directory, not a regular file", path=self.path)
+        if not st.S_ISREG(result.st_mode):
+            raise SpecialFile("not a regular file", path=self.path)
 
     def read_at(self, offset: int, length: int) -> bytes:
         """Return up to `length` bytes from `offset`; fewer only at the end of the file."""
@@ -112,13 +128,13 @@ class FileHandle:
 class FileSystem(Protocol):
     """What is needed of a file system."""
 
-    def open(self, path: str) -> FileHandle:
+    def open(self, path: str | bytes) -> FileHandle:
         """Open a regular file; raise FileUnavailable."""
 
-    def stat(self, path: str) -> FileStat:
+    def stat(self, path: str | bytes) -> FileStat:
         """Return the facts of what the path leads to; raise FileUnavailable."""
 
-    def lstat(self, path: str) -> FileStat:
+    def lstat(self, path: str | bytes) -> FileStat:
         """Return the facts of the path itself; raise FileUnavailable."""
 
     def scandir(self, path: str) -> Iterator[os.DirEntry[str]]:
@@ -131,23 +147,23 @@ class LocalFileSystem:
     def __init__(self, *, follow_symlinks: bool = False) -> None:
         self.follow_symlinks = follow_symlinks
 
-    def open(self, path: str) -> FileHandle:
+    def open(self, path: str | bytes) -> FileHandle:
         """Open a regular file; raise FileUnavailable."""
         return FileHandle(path, follow_symlinks=self.follow_symlinks)
 
-    def stat(self, path: str) -> FileStat:
+    def stat(self, path: str | bytes) -> FileStat:
         """Return the facts of what the path leads to; raise FileUnavailable."""
         try:
             return FileStat.of(os.stat(path))
         except OSError as problem:
-            raise unavailable(path, problem) from problem
+            raise unavailable(os.fsdecode(path), problem) from problem
 
-    def lstat(self, path: str) -> FileStat:
+    def lstat(self, path: str | bytes) -> FileStat:
         """Return the facts of the path itself; raise FileUnavailable."""
         try:
             return FileStat.of(os.lstat(path))
         except OSError as problem:
-            raise unavailable(path, problem) from problem
+            raise unavailable(os.fsdecode(path), problem) from problem
 
     def scandir(self, path: str) -> Iterator[os.DirEntry[str]]:
         """Return a directory's entries; raise FileUnavailable."""

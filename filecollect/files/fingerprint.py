@@ -32,7 +32,10 @@ def head_at(handle: FileHandle, length: int) -> Proof:
 
 
 def guard(handle: FileHandle, offset: int) -> Proof:
-    """Return the proof of the last up to 256 bytes before `offset`."""
+    """Return the proof of the last up to 256 bytes before `offset`.
+
+    Of a file that ends before `offset` it is a proof that holds nowhere.
+    """
     length = min(GUARD_LENGTH, offset)
     return Proof(length, digest(handle.read_at(offset - length, length)) if length else "")
 
@@ -41,6 +44,8 @@ def proves(handle: FileHandle, proof: Proof, end_offset: int) -> bool:
     """Return whether the bytes that end at `end_offset` are those of `proof`; no bytes prove themselves."""
     if proof.length == 0:
         return True
+    if proof.length > end_offset:
+        return False
     data = handle.read_at(end_offset - proof.length, proof.length)
     return len(data) == proof.length and digest(data) == proof.digest
 

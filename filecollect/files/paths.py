@@ -31,5 +31,7 @@ def os_path(stored: str) -> str:
 
 
 def absolute(path: str, base: str) -> str:
-    """Return a path as absolute and normalised; links are not resolved."""
-    return os.path.normpath(os.path.join(base, os.path.expanduser(path)))
+    """Return a path as absolute and normalised, `~` expanded; links are not resolved."""
+    whole = os.path.normpath(os.path.join(base, os.path.expanduser(path)))
+    # POSIX lets two leading slashes stand; here they would be a second name of every file.
+    return whole[1:] if whole.startswith("//") else whole
