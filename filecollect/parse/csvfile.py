@@ -1,9 +1,18 @@
-"""CSV: quote-aware framing with exact byte offsets, header in the checkpoint, columns by name.
+"""CSV: records of delimited fields, quoted ones over several lines, under a header that the checkpoint keeps.
 
-`csv.reader` decides where a record ends; its line counter gives the bytes. A sentinel line behind the
-last complete one shows whether a quote is still open. A quote that is never closed costs its first
-physical line: that is quarantined and reading resumes on the next one. Blank lines are no records; a
-record equal to the header is skipped.
+Invariant: the fast way (csv.reader over a block in which every line is one record) and the careful way
+(record ends found line by line, see `quoting.py`) give the same records. The fast way declines whatever
+it could get wrong: an open quote, a lone `\\r`, undecodable bytes, records that are too long.
+
+The header is the first record after a byte order mark, the skipped lines and blank lines. It is read
+only at the top of the content and handed on in the state, so an appended row is never taken for it.
+A later record equal to it is skipped. Records whose header is unknown are quarantined (`no_header`).
+Limit: blank lines and a header that together exceed `max_record_bytes` are passed over by the reader as
+too long, so the header is then unknown.
+
+A quote that is never closed must not swallow a file: when it is still open after `max_record_bytes`,
+or at an end that may not grow, the record's first line alone is quarantined (`unclosed_quote`) and
+reading goes on in the next line. Blank lines are no records.
 """
 
 from __future__ import annotations
@@ -11,460 +20,443 @@ from __future__ import annotations
 import csv
 import io
 import re
-from collections.abc import Iterator, Sequence
-from itertools import islice
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import accumulate
 from typing import Any
 
-from filecollect.domain.batch import BadRecord, Records
 from filecollect.domain.columns import Layout
 from filecollect.parse.api import Parsed, Tail
-from filecollect.parse.convert import json_text, text_column
-from filecollect.parse.framing import BOM, bad, starts, whole_lines, without
-from filecollect.parse.items import item_key
-from filecollect.parse.names import column_names
+from filecollect.parse.framing import Built, Frames, Gathered, bom_length, end_of_line
+from filecollect.parse.quoting import Quoting
 from filecollect.parse.spec import Spec
+from filecollect.parse.table import TextItems, TextTable
 
-csv.field_size_limit(2**31 - 1)
-SENTINEL = "\x1e\x1d\x1e"
-HEADER_BYTES = 64 * 1024
-"""Where the header is looked for first, so that a batch is not framed twice."""
-_SURROGATE = re.compile("[\udc80-\udcff]")
+_BLANK = re.compile(rb"(?:\r?\n)++")
+_SENTINEL = "end\n"
+_FILLER = ""
+
+csv.field_size_limit(sys.maxsize)
+
+
+@dataclass(slots=True)
+class _Open:
+    """The record at which the data ended: its start, whether a quote is open, and more than one line."""
+
+    quote: bool = False
+    first_end: int = -1
+
+
+@dataclass(slots=True)
+class _Rows:
+    """Records as rows of fields, with their frames; `quoted` are fields in quotes that may look like NULL."""
+
+    frames: Frames
+    rows: list[list[str]]
+    quoted: dict[int, list[int]]
+    bad: dict[int, tuple[str, str]]
+
+
+def headerless_names(count: int) -> list[str]:
+    """Return the source names of columns without a header: c1, c2, ..."""
+    return [f"c{number}" for number in range(1, count + 1)]
 
 
 class CsvParser:
-    """Parse CSV records for one list of columns."""
+    """A Parser for one CSV generation; `header` comes from the checkpoint when it resumes."""
 
     def __init__(self, spec: Spec, layout: Layout, header: Sequence[str] | None) -> None:
-        self.spec = spec
-        self.layout = layout
-        self.delimiter = spec.delimiter or ","
-        self.misfits: dict[str, int] = {}
-        self.marked = False
-        self.header: list[str] | None = None
-        self.cells: list[int | None] = []
-        self.loose: list[int] = []
-        edge = re.escape(self.delimiter)
-        self.empty_quotes = re.compile(f'(?:^|{edge})""(?={edge}|\r?\n|\r?$)', re.MULTILINE)
-        given = header if header is not None else spec.header if isinstance(spec.header, tuple) else None
-        if given is not None:
-            self._use(list(given))
+        self._spec = spec
+        self._layout = layout
+        self._quoting = Quoting(spec.delimiter, spec.quote, spec.null)
+        self._nulls = frozenset(spec.null) | {""}
+        self._header: list[str] | None = None
+        self._table: TextTable | TextItems | None = None
+        # Without names, items have as many fields as each record has.
+        self._width: int | None = None
+        if isinstance(spec.header, tuple):
+            self._use(list(spec.header))
+        elif header is not None:
+            self._use(list(header))
+        elif spec.header is False:
+            self._use_positions()
+
+    def _use(self, header: list[str]) -> None:
+        self._header = header
+        self._width = len(header)
+        self._table = (TextItems if self._layout.kind == "items" else TextTable)(self._layout, header, self._nulls)
+
+    def _use_positions(self) -> None:
+        if self._layout.kind == "items":
+            self._table = TextItems(self._layout, [], self._nulls)
+            return
+        sources = {column.source_name for column in self._layout.columns}
+        width = 0
+        while f"c{width + 1}" in sources:
+            width += 1
+        self._width = width
+        self._table = TextTable(self._layout, headerless_names(width), self._nulls)
 
     def state(self) -> dict[str, Any]:
         """Return what a resume needs."""
-        return {
-            "format": "csv",
-            "encoding": self.spec.encoding,
-            "dialect": {"delimiter": self.delimiter, "quote": self.spec.quote},
-            "header": self.header,
-        }
-
-    def _use(self, header: list[str]) -> None:
-        """Match header cells to columns by their unique names."""
-        self.header = header
-        names = column_names(header, snake=self.spec.names == "snake")
-        place = {name: at for at, name in enumerate(names)}
-        by_cell = {cell: at for at, cell in reversed(list(enumerate(header)))}
-        if self.layout.kind == "items":
-            self.names = names
-            return
-        self.cells = [place.get(column.name, by_cell.get(column.source_name)) for column in self.layout.columns]
-        used = {at for at in self.cells if at is not None}
-        self.loose = [at for at in range(len(header)) if at not in used]
-
-    # -- framing ---------------------------------------------------------------------------------
-
-    def _reader(self, text: str) -> Iterator[list[str]]:
-        return csv.reader(
-            io.StringIO(text + SENTINEL + "\n", newline="\n"), delimiter=self.delimiter, quotechar=self.spec.quote
-        )
-
-    def frame(self, text: str, limit: int) -> tuple[list[list[str]], list[int], bool]:
-        """Return rows, the count of lines up to the end of each, and whether a quote is left open.
-
-        An open record is not among the rows. Rows that `csv` refuses come back as [None].
-        """
-        reader: Any = self._reader(text)
-        rows: list[list[str]] = []
-        try:
-            rows = list(islice(reader, limit + 1))
-            plain = reader.line_num == len(rows)
-        except csv.Error:
-            plain = False
-        if plain:
-            if (rows and rows[-1] == [SENTINEL]) or len(rows) > limit:
-                rows.pop()
-            return rows, list(range(1, len(rows) + 1)), False
-        return self._frame_slowly(text, limit)
-
-    def _frame_slowly(self, text: str, limit: int) -> tuple[list[list[str]], list[int], bool]:
-        rows: list[list[str]] = []
-        ends: list[int] = []
-        lines = text.split("\n")
-        lines.pop()
-        start = 0
-        while start <= len(lines) and len(rows) < limit:
-            reader: Any = self._reader("".join(line + "\n" for line in lines[start:]))
-            try:
-                while len(rows) < limit:
-                    row = next(reader)
-                    if row == [SENTINEL]:
-                        return rows, ends, False
-                    if start + reader.line_num > len(lines):
-                        return rows, ends, True
-                    rows.append(row)
-                    ends.append(start + reader.line_num)
-                return rows, ends, False
-            except csv.Error as problem:
-                first = ends[-1] if ends else start
-                if first >= len(lines):
-                    return rows, ends, True
-                rows.append([SENTINEL, str(problem)])
-                ends.append(first + 1)
-                start = first + 1
-            except StopIteration:
-                return rows, ends, False
-        return rows, ends, False
-
-    # -- parsing ---------------------------------------------------------------------------------
+        dialect = {"delimiter": self._spec.delimiter, "quote": self._spec.quote}
+        header = self._header if self._spec.header is True else None
+        return {"format": "csv", "encoding": self._spec.encoding, "dialect": dialect, "header": header}
 
     def parse(self, data: bytes, *, offset: int, line: int, limit: int, tail: Tail) -> Parsed:
-        """Parse at most `limit` records; see `parse.api.Parser`."""
-        self.misfits = {}
-        self.marked = False
-        parsed = Parsed()
-        if offset == 0 and not self._skip(data, parsed, tail):
-            return parsed
-        pieces: list[Records] = []
-        while True:
-            is_open = self.header is None and self._find_header(data, parsed, offset, line, max(1, limit))
-            room = limit - len(parsed.bad) - parsed.skipped - sum(map(len, pieces))
-            if room <= 0 or parsed.consumed >= len(data):
-                break
-            taken = 0
-            if self.header is not None:
-                taken, is_open = self._some(data, parsed, pieces, offset, line, room)
-            rest = data[parsed.consumed :]
-            if is_open and rest and (tail is Tail.TAKE or len(rest) >= self.spec.max_record_bytes) and b"\n" in rest:
-                self._resync(rest, parsed, offset, line)
-            elif not taken:
-                if rest and not is_open and tail is not Tail.WAIT and b"\n" not in rest:
-                    self._last(rest, parsed, pieces, offset, line, tail)
-                break
-        parsed.records = _joined(pieces, len(self.layout.columns))
-        parsed.misfits = self.misfits
-        return parsed
+        """Parse at most `limit` records; see `Parser.parse`."""
+        return _Parse(self, data, offset, line, limit, tail).run()
 
-    def _skip(self, data: bytes, parsed: Parsed, tail: Tail) -> bool:
-        """Pass the BOM and skipped lines; False when they are not all there yet."""
-        if len(data) < len(BOM) and BOM.startswith(data) and tail is Tail.WAIT:
-            return False
-        position = len(BOM) if data.startswith(BOM) else 0
-        for number in range(self.spec.skip_lines):
-            end = data.find(b"\n", position) + 1
-            if not end:
-                return False
-            position = end
-            parsed.lines = number + 1
-        parsed.consumed = position
-        return True
 
-    def _find_header(self, data: bytes, parsed: Parsed, offset: int, line: int, limit: int) -> bool:
-        """Take the first complete record for the header, or its width where there is none; True if a quote is open."""
-        while self.header is None and len(parsed.bad) < limit:
-            rest = data[parsed.consumed :]
-            lines, _ = whole_lines(rest[: rest.rfind(b"\n", 0, HEADER_BYTES) + 1] or rest)
-            rows, ends, is_open = self.frame(self.text(b"".join(one + b"\n" for one in lines)), 1)
-            if not rows:
-                return is_open
-            row = rows[0]
-            size = sum(len(one) + 1 for one in lines[: ends[0]])
-            if row and row[0] == SENTINEL:
-                at = offset + parsed.consumed
-                raw_bytes = self.spec.quarantine_raw_bytes
-                parsed.bad.append(bad(rest[:size], at, line + parsed.lines, "bad_csv", row[-1], raw_bytes))
-            elif row:
-                self._take_header(row)
-                if self.spec.header is not True:
-                    return False
-            parsed.consumed += size
-            parsed.lines += ends[0]
+class _Parse:
+    """One call of `CsvParser.parse`: where it is, and what it has found."""
+
+    def __init__(self, parser: CsvParser, data: bytes, offset: int, line: int, limit: int, tail: Tail) -> None:
+        self.parser = parser
+        self.spec = parser._spec
+        self.quoting = parser._quoting
+        self.data = data
+        self.offset = offset
+        self.first_line = self.line = line
+        self.limit = limit
+        self.tail = tail
+        self.position = bom_length(data, offset, self.spec.encoding)
+        self.got = Gathered(parser._spec, parser._layout)
+
+    def run(self) -> Parsed:
+        start = self.position
+        topped = self._top()
+        if topped:
+            while self.got.count < self.limit:
+                blank = _BLANK.match(self.data, self.position)
+                if blank is not None:
+                    self._move(blank.end())
+                if self.position >= len(self.data):
+                    break
+                if not self._block() and not self._careful():
+                    break
+        waits = self.tail is Tail.WAIT and len(self.data) < self.spec.max_record_bytes
+        if self.position == start and (waits or (not topped and start < len(self.data))):
+            # A byte order mark waits for what follows: a header is told by its offset.
+            self.position = 0
+        return self.got.parsed(self.position, self.line - self.first_line)
+
+    def _move(self, position: int) -> None:
+        self.line += self.data.count(b"\n", self.position, position)
+        self.position = position
+
+    # The top of the content: skipped lines and the header.
+
+    def _top(self) -> bool:
+        """Pass the skipped lines and read the header; return whether records can follow.
+
+        The top is consumed as one: what was no header yet is read again from the very beginning.
+        """
+        skip = self.spec.skip_lines
+        if self.line > skip + 1 or (self.offset > 0 and skip == 0):
+            return True
+        start = self.position, self.line
+        while self.line <= skip and (end := end_of_line(self.data, self.position)) > 0:
+            self._move(end)
+        if self.line > skip:
+            if self.parser._spec.header is not True or self.parser._header is not None:
+                return True
+            skipped = self.position, self.line
+            blank = _BLANK.match(self.data, self.position)
+            if blank is not None:
+                self._move(blank.end())
+            if self._header():
+                return True
+        else:
+            skipped = self.position, self.line
+            if self.tail is Tail.TAKE:
+                self.position = len(self.data)
+        if self.tail is Tail.TAKE and self.got.open_record is None:
+            self.got.open_record = self.offset
+        if self.got.open_record is None:
+            # More skipped lines than may be held are let go; then the header is told by its line.
+            self.position, self.line = skipped if len(self.data) >= self.spec.max_record_bytes else start
         return False
 
-    def _take_header(self, row: list[str]) -> None:
-        if self.spec.header is True:
-            self._use([cell.encode("utf-8", "surrogateescape").decode("utf-8", "replace") for cell in row])
-        else:
-            self._use([f"c{at}" for at in range(1, len(row) + 1)])
+    def _header(self) -> bool:
+        """Read the header; return False when there is none yet, or none but a refused one to the end."""
+        data, start = self.data, self.position
+        frames, opened = self._frames(1)
+        if frames.lengths:
+            end = start + frames.lengths[0]
+            return self._take_header(start, end)
+        if opened is None or start >= len(data):
+            return False
+        if opened.first_end > 0 and self._too_open(start):
+            return self._take_header(start, opened.first_end)
+        if self.tail is Tail.WAIT or (self.tail is Tail.TRY and (opened.quote or data.endswith(b"\0"))):
+            return False
+        if data[start:] == b"\r":
+            self.position = len(data)
+            return False
+        if opened.first_end > 0 and opened.quote:
+            return self._take_header(start, opened.first_end)
+        last = Frames(data, self.offset, [self.offset + start], [len(data) - start], [self.line])
+        if data.endswith(b"\0") or len(data) - start > self.spec.max_record_bytes:
+            if self.tail is Tail.TRY:
+                return False
+            if data.endswith(b"\0"):
+                self.got.refuse(last, 0, "truncated_record", "the file ends in the middle of its header")
+            else:
+                self.got.refuse_one_long(last, 0)
+            self.got.open_record = self.offset + start
+            self._move(len(data))
+            return False
+        self._take_header(start, len(data))
+        # Everything is read again from the top when the header's line is continued.
+        self.got.open_record = self.offset
+        return False
 
-    def text(self, data: bytes) -> str:
-        """Return decoded bytes; in UTF-8 what cannot be decoded is marked, to be refused record by record."""
-        try:
-            return data.decode(self.spec.encoding)
-        except UnicodeDecodeError:
-            self.marked = True
-            return data.decode(
-                self.spec.encoding, "surrogateescape" if self.spec.encoding in {"utf-8", "ascii"} else "replace"
-            )
+    def _take_header(self, start: int, end: int) -> bool:
+        if end - start > self.spec.max_record_bytes:
+            frames = Frames(self.data, self.offset, [self.offset + start], [end - start], [self.line])
+            self.got.refuse_one_long(frames, 0)
+            self._move(end)
+            return True
+        text = self.data[start:end].decode(self.spec.encoding, "replace")
+        self.parser._use(self.quoting.split(text)[0])
+        self._move(end)
+        return True
 
-    def _some(
-        self, data: bytes, parsed: Parsed, pieces: list[Records], offset: int, line: int, room: int
-    ) -> tuple[int, bool]:
-        """Parse complete lines from where `parsed` stands; return records taken and whether a quote is open."""
-        lines, _ = whole_lines(data[parsed.consumed :] if parsed.consumed else data)
+    # Blocks in which every line is a record.
+
+    def _block(self) -> bool:
+        """Take whole lines that are each one record; return False when a closer look is needed."""
+        data = self.data[self.position :] if self.position else self.data
+        lines = data.split(b"\n", self.limit - self.got.count)
+        rest = lines.pop()
         if not lines:
-            return 0, False
-        base = offset + parsed.consumed
-        first = line + parsed.lines
-        rows, ends, is_open = self.frame(self.text(b"\n".join(lines) + b"\n"), room)
-        if not rows:
-            return 0, is_open
-        at = starts(lines, base)
-        taken = self._rows(rows, ends, at, lines, first, parsed, pieces)
-        parsed.consumed = at[ends[-1]] - offset
-        parsed.lines += ends[-1]
-        return taken, is_open
+            return False
+        size = len(data) - len(rest)
+        lengths = [len(line) + 1 for line in lines]
+        if max(lengths) > self.spec.max_record_bytes:
+            return False
+        try:
+            text = data[:size].decode(self.spec.encoding)
+        except UnicodeDecodeError:
+            return False
+        if "\r" in text and text.count("\r") != text.count("\r\n"):
+            return False
+        delimiter, quote = self.spec.delimiter, self.spec.quote
+        quoted = quote in text
+        source = io.StringIO(text + _SENTINEL if quoted else text, newline="\n")
+        rows = list(csv.reader(source, delimiter=delimiter, quotechar=quote))
+        # An open quote swallows the sentinel; a record of several lines makes the counts differ.
+        if quoted and rows.pop() != [_SENTINEL[:-1]]:
+            return False
+        if len(rows) != len(lines):
+            return False
+        offsets = list(accumulate(lengths, initial=self.offset + self.position))
+        offsets.pop()
+        frames = Frames(self.data, self.offset, offsets, lengths, range(self.line, self.line + len(lines)))
+        found = _Rows(frames, rows, {}, {})
+        if quoted and any(hint in text for hint in self.quoting.null_hints):
+            self._look_for_quoted(found, text.split("\n"))
+        self.position += size
+        self.line += len(lines)
+        self._emit(found)
+        return True
 
-    def _rows(
-        self,
-        rows: list[list[str]],
-        ends: list[int],
-        at: list[int],
-        lines: list[bytes],
-        first: int,
-        parsed: Parsed,
-        pieces: list[Records],
-    ) -> int:
-        """Turn framed rows into records; return how many records they are (blank lines are none)."""
-        begins = [0, *ends[:-1]]
-        blank = [index for index, row in enumerate(rows) if not row]
-        if blank:
-            kept = [index for index, row in enumerate(rows) if row]
-            rows, begins, ends = [rows[i] for i in kept], [begins[i] for i in kept], [ends[i] for i in kept]
-        offsets = [at[begin] for begin in begins]
-        lengths = [at[end] - start for end, start in zip(ends, offsets, strict=True)]
-        numbers: Sequence[int] = [first + begin for begin in begins]
-        wrong: dict[int, tuple[str, str]] = {}
-        skipped: set[int] = set()
-        most = self.spec.max_record_bytes
-        count = len(self.header or ())
-        for index, row in enumerate(rows):
-            if lengths[index] > most:
-                wrong[index] = ("record_too_long", f"the record has {lengths[index]} bytes, the limit is {most}")
-            elif row[0] == SENTINEL:
-                wrong[index] = ("bad_csv", row[-1])
-            elif len(row) != count and self.spec.ragged == "quarantine":
-                wrong[index] = ("ragged", f"expected {count} fields, got {len(row)}")
-            elif row == self.header and self.spec.header is True:
-                skipped.add(index)
-        raws = [b"\n".join(lines[begin:end]) for begin, end in zip(begins, ends, strict=True)] if wrong else []
-        records, said = self._records(rows, offsets, lengths, numbers, lines, begins, ends, set(wrong) | skipped)
-        for index, why in said.items():
-            wrong.setdefault(index, why)
-        for index in sorted(wrong):
-            raw = raws[index] + b"\n" if index < len(raws) else b"\n".join(lines[begins[index] : ends[index]]) + b"\n"
-            reason, message = wrong[index]
-            parsed.bad.append(bad(raw, offsets[index], numbers[index], reason, message, self.spec.quarantine_raw_bytes))
-        parsed.skipped += len(skipped)
-        gone = set(wrong) | skipped
-        pieces.append(without(records, gone) if gone else records)
-        return len(rows)
+    def _look_for_quoted(self, found: _Rows, texts: Sequence[str]) -> None:
+        for index in range(len(found.rows)):
+            if self.quoting.has_quoted_null(texts[index]):
+                found.rows[index], found.quoted[index] = self.quoting.split(texts[index])
 
-    def _records(
-        self,
-        rows: list[list[str]],
-        offsets: list[int],
-        lengths: list[int],
-        numbers: Sequence[int],
-        lines: list[bytes],
-        begins: list[int],
-        ends: list[int],
-        ignored: set[int],
-    ) -> tuple[Records, dict[int, tuple[str, str]]]:
-        count = len(self.header or ())
-        wrong: dict[int, tuple[str, str]] = {}
-        surplus: dict[int, list[str]] = {}
-        quoted: dict[int, set[int]] = {}
-        nothing = [""] * count
-        for index, row in enumerate(rows):
-            if index in ignored:
-                rows[index] = nothing
-            elif self.marked and _SURROGATE.search("".join(row)):
-                wrong[index] = ("bad_encoding", f"the record is not {self.spec.encoding}")
-                rows[index] = nothing
-            elif len(row) != count:
-                surplus[index] = row[count:]
-                rows[index] = [*row[:count], *nothing[len(row) :]]
-        if any(b'""' in line for line in lines):
-            for index in range(len(rows)):
-                raw = self.text(b"\n".join(lines[begins[index] : ends[index]]))
-                if '""' in raw and self.empty_quotes.search(raw):
-                    quoted[index] = empty_cells(raw, self.delimiter, self.spec.quote)
-        cells = list(zip(*rows, strict=True)) if rows else [()] * count
-        values = [self._nulls(column) for column in cells]
-        if self.layout.kind == "items":
-            records = self._items(values, quoted, offsets, lengths, numbers, wrong)
-            return records, wrong
-        columns: list[Sequence[Any]] = []
-        loose: dict[int, dict[str, Any]] = {}
-        for column, at in zip(self.layout.columns, self.cells, strict=True):
-            if at is None:
-                columns.append([None] * len(rows))
+    # Line by line.
+
+    def _frames(self, most: int) -> tuple[Frames, _Open | None]:
+        """Find the ends of at most `most` records; the second value is the open record at the end, if any."""
+        data, quoting, encoding = self.data, self.quoting, self.spec.encoding
+        quote = self.spec.quote
+        frames = Frames(data, self.offset, [], [], [])
+        lines: list[int] = []
+        start, line = self.position, self.line
+        while len(lines) < most:
+            position, in_quotes, count, first_end = start, False, 0, -1
+            while True:
+                end = end_of_line(data, position)
+                piece = data[position : end if end > 0 else len(data)].decode(encoding, "replace")
+                if in_quotes or quote in piece:
+                    in_quotes = quoting.ends_open(piece, in_quotes)
+                if end < 0:
+                    frames.lines = lines
+                    return frames, _Open(in_quotes, first_end)
+                count += 1
+                first_end = end if first_end < 0 else first_end
+                if not in_quotes:
+                    break
+                position = end
+                if end - start > self.spec.max_record_bytes:
+                    frames.lines = lines
+                    return frames, _Open(True, first_end)
+            if count > 1 and end - start > self.spec.max_record_bytes:
+                frames.lines = lines
+                return frames, _Open(True, first_end)
+            if data[start:end] not in (b"\n", b"\r\n"):
+                frames.offsets.append(self.offset + start)
+                frames.lengths.append(end - start)
+                lines.append(line)
+            start, line = end, line + count
+        frames.lines = lines
+        return frames, None
+
+    def _too_open(self, start: int) -> bool:
+        """Return whether the open record that starts at `start` is longer than a record may be."""
+        size = len(self.data) - start
+        limit = self.spec.max_record_bytes
+        return size > limit or (size == limit and self.tail is Tail.WAIT)
+
+    def _careful(self) -> bool:
+        """Take records whose ends were found line by line; return whether to go on."""
+        frames, opened = self._frames(self.limit - self.got.count)
+        if frames.lengths:
+            end = frames.offsets[-1] + frames.lengths[-1] - self.offset
+            self._move(end)
+            fitting = self.got.refuse_long(frames)
+            if len(fitting):
+                self._emit(self._read(fitting))
+            return True
+        return opened is not None and self._open(opened)
+
+    def _read(self, frames: Frames) -> _Rows:
+        """Split records into fields: ordinary ones by csv.reader, special ones to the letter."""
+        found = _Rows(frames, [], {}, {})
+        plain: list[str] = []
+        special: dict[int, list[str]] = {}
+        for index in range(len(frames)):
+            raw = frames.raw(index, frames.lengths[index])
+            try:
+                text = raw.decode(self.spec.encoding)
+            except UnicodeDecodeError as problem:
+                special[index] = [_FILLER]
+                bytes_found = raw[problem.start : problem.end][:8].hex(" ")
+                found.bad[index] = (
+                    "bad_encoding",
+                    f"the bytes {bytes_found} at position {problem.start} of the record are not {problem.encoding}",
+                )
                 continue
-            stored, misfits = text_column(values[at], column)
-            for index in misfits:
-                if index in ignored or index in wrong:
-                    continue
-                raw = cells[at][index]
-                if column.declared:
-                    wrong[index] = ("misfit", f"column {column.name} is {column.type}, got {raw[:200]!r}")
-                else:
-                    self.misfits[column.name] = self.misfits.get(column.name, 0) + 1
-                    loose.setdefault(index, {})[column.source_name] = raw
-            if column.base == "text":
-                for index, empties in quoted.items():
-                    if at in empties:
-                        stored[index] = ""
-            columns.append(stored)
-        for name in self.layout.key:
-            number = next(i for i, column in enumerate(self.layout.columns) if column.name == name)
-            for index, value in enumerate(columns[number]):
-                if value is None and index not in ignored:
-                    wrong.setdefault(index, ("key_missing", f"key column {name} has no value"))
-        for at in self.loose:
-            for index, value in enumerate(values[at]):
-                if at in quoted.get(index, ()):
-                    value = ""
-                if value is not None:
-                    loose.setdefault(index, {})[(self.header or [])[at] or f"c{at + 1}"] = value
-        for index, more in surplus.items():
-            for number, value in enumerate(more, count + 1):
-                loose.setdefault(index, {})[f"c{number}"] = value
-        extras = {index: json_text(value) for index, value in loose.items()}
-        return Records(columns, offsets, lengths, numbers, extras), wrong
+            body = text.removesuffix("\n").removesuffix("\r")
+            if "\r" in body or (self.spec.quote in text and self.quoting.has_quoted_null(text)):
+                special[index], found.quoted[index] = self.quoting.split(text)
+            else:
+                plain.append(body + "\n")
+        # Lines of one record must come one by one.
+        lines = io.StringIO("".join(plain), newline="\n")
+        rows = iter(list(csv.reader(lines, delimiter=self.spec.delimiter, quotechar=self.spec.quote)))
+        found.rows = [special[index] if index in special else next(rows) for index in range(len(frames))]
+        return found
 
-    def _nulls(self, column: Sequence[str]) -> list[str | None]:
-        null = self.spec.null
-        if null:
-            return [None if not value or value in null else value for value in column]
-        if "" in column:
-            return [value or None for value in column]
-        return list(column)
+    # The last record, which has no end.
 
-    def _items(
-        self,
-        values: list[list[str | None]],
-        quoted: dict[int, set[int]],
-        offsets: list[int],
-        lengths: list[int],
-        numbers: Sequence[int],
-        wrong: dict[int, tuple[str, str]],
-    ) -> Records:
-        payloads: list[str] = []
-        keys: list[str | None] = []
-        for index in range(len(offsets)):
-            item: dict[str, str | None] = {name: values[at][index] for at, name in enumerate(self.names)}
-            for at in quoted.get(index, ()):
-                item[self.names[at]] = ""
-            payloads.append(json_text(item))
-            key = item_key([item.get(name) for name in self.layout.key]) if self.layout.key else None
-            keys.append(key)
-            if self.layout.key and key is None:
-                wrong.setdefault(index, ("key_missing", f"key {', '.join(self.layout.key)} has no value"))
-        return Records([payloads, keys], offsets, lengths, numbers, {})
+    def _open(self, opened: _Open) -> bool:
+        """Deal with the record at which the data ends; return whether to go on after it."""
+        start, data = self.position, self.data
+        if opened.first_end > 0 and (self._too_open(start) or (opened.quote and self.tail is Tail.TAKE)):
+            frames = Frames(data, self.offset, [self.offset + start], [opened.first_end - start], [self.line])
+            if frames.lengths[0] > self.spec.max_record_bytes:
+                self.got.refuse_one_long(frames, 0)
+            else:
+                self.got.refuse(frames, 0, "unclosed_quote", "a quote that opens in this line is never closed")
+            self._move(opened.first_end)
+            return True
+        if self.tail is Tail.WAIT:
+            return False
+        if data[start:] == b"\r":
+            self.position = len(data)
+            return False
+        frames = Frames(data, self.offset, [self.offset + start], [len(data) - start], [self.line])
+        too_long = frames.lengths[0] > self.spec.max_record_bytes
+        rows = None if too_long or opened.quote or data.endswith(b"\0") else self._read(frames)
+        if rows is not None and not rows.bad and self._fits(rows.rows[0]):
+            self._emit(rows)
+        elif self.tail is Tail.TRY:
+            return False
+        elif too_long:
+            self.got.refuse_one_long(frames, 0)
+        else:
+            self.got.refuse(frames, 0, "truncated_record", "the file ends in the middle of this record")
+        self.got.open_record = self.offset + start
+        self._move(len(data))
+        return False
 
-    def _resync(self, rest: bytes, parsed: Parsed, offset: int, line: int) -> None:
-        """Give up the first line of a record whose quote is never closed."""
-        end = rest.index(b"\n") + 1
-        parsed.bad.append(
-            bad(
-                rest[:end],
-                offset + parsed.consumed,
-                line + parsed.lines,
-                "unclosed_quote",
-                "a quote is opened on this line and never closed",
-                self.spec.quarantine_raw_bytes,
+    def _fits(self, row: Sequence[str]) -> bool:
+        width = self.parser._width
+        return width is None or len(row) == width or self.spec.ragged == "pad"
+
+    # Rows to records.
+
+    def _emit(self, found: _Rows) -> None:
+        """Add rows of fields to what was gathered."""
+        parser, rows, bad = self.parser, found.rows, found.bad
+        header, width = parser._header, parser._width
+        surplus: dict[int, dict[str, str]] = {}
+        if parser._table is None:
+            message = "the header of the file is not known, so its fields have no names"
+            bad = dict.fromkeys(range(len(rows)), ("no_header", message)) | bad
+        elif width is not None and set(map(len, rows)) != {width}:
+            self._even(rows, width, bad, surplus)
+        blank = [index for index, row in enumerate(rows) if not row] if [] in rows else []
+        skipped = []
+        if header is not None and header in rows:
+            skipped = [index for index, row in enumerate(rows) if row == header and index not in bad]
+        out = {*bad, *blank, *skipped}
+        if out:
+            # What is no row must not make a whole column go the slow way.
+            self.got.drop(found.frames, Built([], bad=bad, skipped=skipped, blank=blank))
+            places = {old: new for new, old in enumerate(index for index in range(len(rows)) if index not in out)}
+            found = _Rows(
+                found.frames.without(out),
+                [rows[old] for old in places],
+                {places[old]: fields for old, fields in found.quoted.items() if old in places},
+                {},
             )
-        )
-        parsed.consumed += end
-        parsed.lines += 1
-
-    def _last(self, rest: bytes, parsed: Parsed, pieces: list[Records], offset: int, line: int, tail: Tail) -> None:
-        """Deal with a last record that has no line end."""
-        at, number = offset + parsed.consumed, line + parsed.lines
-        if not rest.strip():
-            if tail is Tail.TAKE:
-                parsed.consumed += len(rest)
+            surplus = {places[old]: more for old, more in surplus.items() if old in places}
+        if not found.rows or parser._table is None:
             return
-        rows, _, is_open = self.frame(self.text(rest) + "\n", 2)
-        why = None
-        header = self.header is None and self.spec.header is True
-        written = not is_open and len(rows) == 1 and bool(rows[0]) and not rest.endswith(b"\x00")
-        if self.header is None and written and rows[0][0] != SENTINEL:
-            if header and tail is not Tail.TAKE:
-                return
-            self._take_header(rows[0])
-            if header:
-                parsed.consumed += len(rest)
-                parsed.open_record = at if offset else 0
-                return
-        if rest.endswith(b"\x00"):
-            why = "the file ends in NUL bytes"
-        elif is_open or len(rows) != 1 or not rows[0] or rows[0][0] == SENTINEL:
-            why = "the last record has an open quote"
-        elif len(rows[0]) != len(self.header or ()):
-            why = f"the last record has {len(rows[0])} of {len(self.header or ())} fields"
-        if why is not None:
-            if tail is Tail.TAKE:
-                raw_bytes = self.spec.quarantine_raw_bytes
-                parsed.bad.append(bad(rest, at, number, "truncated_record", why, raw_bytes))
-                parsed.consumed += len(rest)
-                parsed.open_record = at
+        if width is None:
+            self.got.add(found.frames, self._unnamed(found))
             return
-        before = len(parsed.bad)
-        self._rows(rows, [1], [at, at + len(rest)], [rest], number, parsed, pieces)
-        if len(parsed.bad) > before:
-            last: BadRecord = parsed.bad.pop()
-            raw = rest[: self.spec.quarantine_raw_bytes]
-            parsed.bad.append(BadRecord(at, len(rest), number, raw, last.reason, last.message))
-        parsed.consumed += len(rest)
-        parsed.open_record = at
+        quoted: dict[int, list[int]] = {}
+        for index, fields in found.quoted.items():
+            for place in fields:
+                if place < width and found.rows[index][place] in parser._nulls:
+                    quoted.setdefault(place, []).append(index)
+        columns = list(zip(*found.rows, strict=True))
+        self.got.add(found.frames, parser._table.build(columns, len(found.rows), quoted, surplus))
 
+    def _unnamed(self, found: _Rows) -> Built:
+        """Make items of rows without a header: each has c1, c2, ... for its own fields."""
+        payloads: list[object] = []
+        keys: list[object] = []
+        built = Built([payloads, keys])
+        for index, row in enumerate(found.rows):
+            table = TextItems(self.parser._layout, headerless_names(len(row)), self.parser._nulls)
+            quoted = {place: [0] for place in found.quoted.get(index, ())}
+            one = table.build([[text] for text in row], 1, quoted, {})
+            payloads.extend(one.columns[0])
+            keys.extend(one.columns[1])
+            if 0 in one.bad:
+                built.bad[index] = one.bad[0]
+        return built
 
-def _joined(pieces: list[Records], width: int) -> Records:
-    if not pieces:
-        return Records([[] for _ in range(width)])
-    whole = pieces[0]
-    for piece in pieces[1:]:
-        start = len(whole)
-        whole = Records(
-            [[*a, *b] for a, b in zip(whole.columns, piece.columns, strict=True)],
-            [*whole.offsets, *piece.offsets],
-            [*whole.lengths, *piece.lengths],
-            [*whole.lines, *piece.lines],
-            whole.extras | {start + index: extra for index, extra in piece.extras.items()},
-        )
-    return whole
-
-
-def empty_cells(raw: str, delimiter: str, quote: str) -> set[int]:
-    """Return which fields of one record's text are exactly an empty pair of quotes."""
-    found: set[int] = set()
-    field, at, start = 0, 0, 0
-    text = raw.rstrip("\r\n")
-    while at <= len(text):
-        if at < len(text) and at == start and text[at] == quote:
-            at += 1
-            while at < len(text):
-                if text[at] == quote:
-                    if text[at + 1 : at + 2] != quote:
-                        break
-                    at += 1
-                at += 1
-            at += 1
-            continue
-        if at == len(text) or text[at] == delimiter:
-            if text[start:at] == quote * 2:
-                found.add(field)
-            field, start = field + 1, at + 1
-        at += 1
-    return found
+    def _even(
+        self, rows: list[list[str]], width: int, bad: dict[int, tuple[str, str]], surplus: dict[int, dict[str, str]]
+    ) -> None:
+        """Refuse the rows that have not `width` fields, or pad and cut them."""
+        for index, row in enumerate(rows):
+            count = len(row)
+            if count == width or not row:
+                continue
+            if self.spec.ragged == "pad":
+                more = {f"c{place + 1}": text for place, text in enumerate(row[width:], width) if text}
+                if more:
+                    surplus[index] = more
+                rows[index] = row[:width] + [_FILLER] * (width - count)
+            else:
+                bad.setdefault(index, ("ragged", f"expected {width} fields, got {count}"))

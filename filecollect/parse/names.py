@@ -1,4 +1,9 @@
-"""Column names: kept as they are, made unique, short enough for every database."""
+"""Names of columns from header cells and keys: kept as they are, made unique and short enough.
+
+Invariant: the names of one call differ even when case is ignored, none is reserved, and each has at
+most 63 UTF-8 bytes (PostgreSQL's limit). The same list of source names always gives the same names. A
+name that an input column has by right is never given away as the `_2` of another column.
+"""
 
 from __future__ import annotations
 
@@ -7,38 +12,45 @@ from collections.abc import Iterable, Sequence
 
 import xxhash
 
-RESERVED = ("_task_id", "_offset", "_extra", "_file", "_line", "_ingested_at", "_host")
+RESERVED = frozenset({"_task_id", "_offset", "_extra", "_file", "_line", "_ingested_at", "_host"})
+"""Columns that the product itself adds to a destination table."""
 LONGEST_BYTES = 63
+_KEPT_BYTES = 54
+_CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
+_SEPARATOR = re.compile(r"[\W_]+")
 
 
-def column_names(source_names: Sequence[str], *, reserved: Iterable[str] = RESERVED, snake: bool = False) -> list[str]:
-    """Return a unique table column name for every source name, by position.
-
-    Duplicates, compared casefolded, get the first free `_2`, `_3`; empty names become `c<N>`; names
-    over 63 bytes are cut to 54 bytes, `_` and 8 hex digits of their hash.
-    """
-    wanted = [shortened(_snake(name) if snake else name) or f"c{at}" for at, name in enumerate(source_names, 1)]
+def column_names(
+    source_names: Sequence[str | None], *, reserved: Iterable[str] = RESERVED, snake: bool = False
+) -> list[str]:
+    """Return a unique column name for each source name; an empty one becomes `c<N>`, counted from 1."""
+    wanted = [_wanted(name, position, snake) for position, name in enumerate(source_names, 1)]
     taken = {name.casefold() for name in reserved}
-    spoken_for = {name.casefold() for name in wanted}
+    by_right: set[str] = {name.casefold() for name in wanted} - taken
     names = []
     for name in wanted:
-        unique, number = name, 2
-        while unique.casefold() in taken or (unique != name and unique.casefold() in spoken_for):
-            unique = shortened(f"{name}_{number}")
+        folded = name.casefold()
+        if folded in by_right and folded not in taken:
+            taken.add(folded)
+            names.append(name)
+            continue
+        number = 2
+        while (candidate := _fit(f"{name}_{number}")).casefold() in taken | by_right:
             number += 1
-        taken.add(unique.casefold())
-        names.append(unique)
+        taken.add(candidate.casefold())
+        names.append(candidate)
     return names
 
 
-def shortened(name: str) -> str:
-    """Return a name of at most 63 bytes."""
-    raw = name.encode("utf-8", "surrogatepass")
-    if len(raw) <= LONGEST_BYTES:
+def _wanted(name: str | None, position: int, snake: bool) -> str:
+    if name and snake:
+        name = _SEPARATOR.sub("_", _CAMEL.sub("_", name)).strip("_").casefold()
+    # No database can hold a NUL in a name.
+    return _fit(name.replace("\0", "_")) if name else f"c{position}"
+
+
+def _fit(name: str) -> str:
+    encoded = name.encode("utf-8", "replace")
+    if len(encoded) <= LONGEST_BYTES:
         return name
-    return raw[:54].decode("utf-8", "ignore") + "_" + xxhash.xxh3_64_hexdigest(raw)[:8]
-
-
-def _snake(name: str) -> str:
-    words = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name)
-    return re.sub(r"\W+", "_", words).strip("_").lower()
+    return encoded[:_KEPT_BYTES].decode("utf-8", "ignore") + "_" + xxhash.xxh3_64_hexdigest(encoded)[:8]

@@ -1,200 +1,259 @@
-"""Decide how a file is to be read, from its first bytes: encoding, then JSON, then CSV, else lines.
+"""What kind of file is this? Decided on its first bytes, its name, and what the user said.
 
-What cannot be read yet is refused with a sentence, never read wrong. The header and the whole sample
-decide; every decision leaves a sentence for `preview`.
+Order: encoding; binary content is refused; JSON; CSV; else plain lines. Every decision comes with a
+sentence why, shown by `preview`. What a later version may read (arrays and pretty-printed JSON, UTF-16,
+comments in CSV) is refused with one sentence, never read as something else. A log must not become CSV
+because its lines happen to hold equally many commas: without a CSV suffix a header has to prove it.
 """
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
-from filecollect.domain.columns import Layout
+import msgspec
+
 from filecollect.errors import Unsupported
-from filecollect.parse.csvfile import CsvParser
-from filecollect.parse.framing import BOM
-from filecollect.parse.infer import agreed, vote
-from filecollect.parse.jsonl import careful_decoder
-from filecollect.parse.spec import Spec, Wanted
+from filecollect.parse.dialect import NAMES, Header, Split, best_split, judge_header, split_sample
+from filecollect.parse.encoding import decide_encoding
+from filecollect.parse.framing import bom_length, end_of_line
+from filecollect.parse.spec import FORMATS, Spec, Wanted
 
-DELIMITERS = (",", ";", "\t", "|")
-READ = frozenset({"csv", "jsonl", "lines"})
-_SUFFIX = re.compile(r"\.(csv|tsv|psv|jsonl|ndjson|json|log|out|err|txt)(?=$|[.\-_~ ])", re.IGNORECASE)
-_LATER = re.compile(rb"\s*\[\s*(\{|\[|\]|$)")
+_CSV_DELIMITERS = {".csv": ",", ".tsv": "\t", ".tab": "\t", ".psv": "|"}
+_JSONL_SUFFIXES = frozenset({".jsonl", ".ndjson"})
+_JSON_SUFFIXES = _JSONL_SUFFIXES | {".json"}
+_LOG_SUFFIXES = frozenset({"", ".log", ".out", ".err"})
+_PACKED = re.compile(r"\.(?:gz|zst|bz2|xz|lz4|z)$")
+_ROTATED = re.compile(r"(?:\.[0-9]+|\.old|\.bak|~| \([0-9]+\)| - copy|[-.][0-9]{4}-?[0-9]{2}-?[0-9]{2})$")
+_COPY_BEFORE_SUFFIX = re.compile(r"(?: \([0-9]+\)| - copy)(?=\.[a-z]+$)")
+_CONTROL = bytes([*range(9), *range(14, 27), *range(28, 32), 127])
+_NEARLY_ALL = 0.95
+_decode = msgspec.json.Decoder(msgspec.Raw).decode
 
 
 @dataclass(frozen=True, slots=True)
 class Sniffed:
-    """The decision, and why."""
+    """A decided format, and one sentence for each decision."""
 
     spec: Spec
     why: tuple[str, ...]
 
 
+def record_suffix(name: str) -> str:
+    """Return the suffix that tells a file's format, lower case: packing and rotation parts are cut off."""
+    name = _PACKED.sub("", name.rpartition("/")[2].lower())
+    while (shorter := _ROTATED.sub("", name)) != name:
+        name = _PACKED.sub("", shorter)
+    stem, dot, suffix = _COPY_BEFORE_SUFFIX.sub("", name).rpartition(".")
+    return dot + suffix if stem else ""
+
+
 def sniff(head: bytes, *, complete: bool, name: str, wanted: Wanted) -> Sniffed:
-    """Return how to read a file that begins with `head`; `complete` when that is all of it.
+    """Return the spec for a file that begins with `head` (all of it when `complete`) and is called `name`.
 
-    Raises Unsupported for content that this version does not read.
+    Raises Unsupported, with one sentence, for content that cannot be read as records.
     """
-    why: list[str] = []
-    if not complete and b"\n" in head:
-        head = head[: head.rindex(b"\n") + 1]
-    encoding = wanted.encoding or _encoding(head, why)
-    if wanted.encoding is None and b"\x00" in head.rstrip(b"\x00"):
-        controls = sum(head[:4096].count(byte) for byte in range(9))
-        if controls > len(head[:4096]) * 0.02:
-            raise Unsupported("binary content, expected text records")
-    found = _SUFFIX.findall(name)
-    suffix = found[-1].lower() if found else ""
-    body = head.removeprefix(BOM)
-    spec = Spec(
-        wanted.format or "lines",
-        encoding,
-        null=wanted.null,
-        skip_lines=wanted.skip_lines,
-        ragged=wanted.ragged,
-        names=wanted.names,
-        max_record_bytes=wanted.max_record_bytes,
-        quarantine_raw_bytes=wanted.quarantine_raw_bytes,
-    )
-    if wanted.format is not None and wanted.format not in READ:
-        raise Unsupported(f"format {wanted.format!r} is not read by this version")
-    if wanted.format == "csv" or (wanted.format is None and (wanted.delimiter or wanted.header is not None)):
-        return _csv(spec, body, wanted, wanted.delimiter or _delimiter(spec, body, suffix, force=True) or ",", why)
-    if wanted.format is not None:
-        why.append(f"format {wanted.format} as asked for")
-        return Sniffed(spec, tuple(why))
-    if _LATER.match(body) and suffix in {"json", ""}:
-        raise Unsupported("a JSON array is not read by this version", hint="jq -c '.[]' FILE > FILE.jsonl")
-    if _is_jsonl(body, suffix, why):
-        return Sniffed(replace(spec, format="jsonl"), tuple(why))
-    if suffix == "json":
-        raise Unsupported(
-            "JSON that is not one object a line is not read by this version", hint="jq -c . FILE > F.jsonl"
+    suffix = record_suffix(name)
+    if wanted.format is not None and wanted.format not in FORMATS:
+        raise Unsupported(f"the format {wanted.format} is not read by this version", hint=f"one of {_listed()}")
+    encoding, why_encoding = decide_encoding(head, wanted.encoding)
+    _refuse_binary(head)
+    return _Sniffer(head, complete, suffix, wanted, encoding, why_encoding).decide()
+
+
+def _listed() -> str:
+    return ", ".join(sorted(FORMATS))
+
+
+def _refuse_binary(head: bytes) -> None:
+    # A crash leaves NULs at the end of a log; some NULs in text are data.
+    written = head.rstrip(b"\0")
+    strange = len(written) - len(written.translate(None, _CONTROL))
+    if strange > max(3, 0.02 * len(written)) or (head and not written):
+        count = strange or len(head)
+        raise Unsupported(f"binary content: {count} of the first {len(head)} bytes are control characters")
+
+
+class _Sniffer:
+    """One decision, step by step."""
+
+    def __init__(
+        self, head: bytes, complete: bool, suffix: str, wanted: Wanted, encoding: str, why_encoding: str
+    ) -> None:
+        self.suffix = suffix
+        self.wanted = wanted
+        self.encoding = encoding
+        self.why = [why_encoding]
+        data = head[bom_length(head, 0, encoding) :]
+        for _ in range(wanted.skip_lines):
+            end = end_of_line(data, 0)
+            data = data[end:] if end > 0 else b""
+        self.data = data
+        self.text = data.decode(encoding, "replace")
+        self.cut = not complete
+        lines = data.split(b"\n")
+        self.open_line = lines.pop()
+        self.lines = [line for line in lines if line.strip()]
+
+    def decide(self) -> Sniffed:
+        """Return the decision; raises Unsupported."""
+        wanted = self.wanted.format
+        if wanted in (None, "jsonl"):
+            share = self._object_share()
+            if share < _NEARLY_ALL:
+                self._refuse_other_json(wanted == "jsonl" or self.suffix in _JSON_SUFFIXES)
+            if self._is_jsonl(share):
+                return self._result("jsonl")
+        if wanted in (None, "csv"):
+            found = self._csv()
+            if found is not None:
+                return self._result("csv", *found)
+        if wanted is None:
+            self.why.append("format lines: neither JSON objects nor fields under a header")
+        else:
+            self.why.append("format lines: as asked for")
+        return self._result("lines")
+
+    def _result(self, format_name: str, delimiter: str = ",", header: bool | tuple[str, ...] = True) -> Sniffed:
+        wanted = self.wanted
+        spec = Spec(
+            format_name,
+            encoding=self.encoding,
+            delimiter=delimiter,
+            header=header,
+            null=wanted.null,
+            skip_lines=wanted.skip_lines,
+            ragged=wanted.ragged,
+            max_record_bytes=wanted.max_record_bytes,
+            quarantine_raw_bytes=wanted.quarantine_raw_bytes,
+            names=wanted.names,
         )
-    delimiter = _delimiter(spec, body, suffix, force=suffix in {"csv", "tsv", "psv"})
-    if delimiter is not None:
-        return _csv(spec, body, wanted, delimiter, why)
-    why.append("neither JSON objects nor a constant number of fields: plain lines")
-    return Sniffed(spec, tuple(why))
+        return Sniffed(spec, tuple(self.why))
+
+    # JSON
+
+    def _object_share(self) -> float:
+        lines = list(self.lines)
+        # An unterminated last line may be half written: it counts only when it is whole.
+        if not self.cut and self.open_line.strip() and (_is_object(self.open_line) or not lines):
+            lines.append(self.open_line)
+        return sum(map(_is_object, lines)) / len(lines) if lines else 0.0
+
+    def _is_jsonl(self, share: float) -> bool:
+        if self.wanted.format == "jsonl":
+            self.why.append("format jsonl: as asked for")
+        elif share >= _NEARLY_ALL:
+            self.why.append("format jsonl: (nearly) all lines of the sample are JSON objects")
+        elif self.suffix in _JSONL_SUFFIXES:
+            self.why.append(f"format jsonl: the name ends in {self.suffix}")
+        elif not self.lines and self.data.lstrip().startswith(b'{"') and self.cut:
+            self.why.append("format jsonl: the first line, longer than the sample, begins like a JSON object")
+        else:
+            return False
+        return True
+
+    def _refuse_other_json(self, named_json: bool) -> None:
+        """Raise Unsupported for JSON in another shape than one object a line."""
+        text = self.text.strip()
+        first = text[:1]
+        if first == "[" and (named_json or _is_array_of_objects(text)):
+            raise Unsupported("a JSON array is not read by this version; JSON lines (one object a line) are", hint=_JQ)
+        if first != "{":
+            return
+        line = text.split("\n", 1)[0].strip()
+        if _is_object(line.removesuffix(",").encode()) and line.endswith(","):
+            raise Unsupported("JSON objects with commas between them are not read by this version", hint=_JQ)
+        try:
+            _, end = json.JSONDecoder().raw_decode(text[: 64 * 1024])
+        except (ValueError, RecursionError):
+            if named_json and "\n" in text and line in ("{", "{}"[:1]):
+                raise Unsupported("pretty-printed JSON is not read by this version", hint=_JQ) from None
+            if re.match(r'\{\s*\n\s*"', text):
+                raise Unsupported("pretty-printed JSON is not read by this version", hint=_JQ) from None
+            return
+        if "\n" in text[:end]:
+            raise Unsupported("a JSON object over several lines is not read by this version", hint=_JQ)
+        if text[end:].lstrip(" \t").startswith("{"):
+            raise Unsupported("several JSON objects on one line are not read by this version", hint=_JQ)
+
+    # CSV
+
+    def _csv(self) -> tuple[str, bool | tuple[str, ...]] | None:
+        wanted, suffix = self.wanted, self.suffix
+        named = suffix in _CSV_DELIMITERS
+        asked = wanted.format == "csv" or wanted.delimiter is not None or wanted.header is not None
+        if not self.text.strip():
+            if not (named or asked):
+                return None
+            self.why.append("format csv: by its name, the file is empty")
+            delimiter = wanted.delimiter or _CSV_DELIMITERS.get(suffix, ",")
+            return delimiter, True if wanted.header is None else wanted.header
+        cut = self.cut or (bool(self.open_line) and len(self.lines) > 1)
+        if wanted.delimiter is not None:
+            split = split_sample(self.text, wanted.delimiter, cut=cut)
+        else:
+            split = best_split(self.text, cut=cut, first=_CSV_DELIMITERS.get(suffix, ","))
+        if not split.rows:
+            return None
+        header = judge_header(split.rows, frozenset(wanted.null) | {""})
+        if not (named or asked or self._is_plainly_csv(split, header)):
+            return None
+        self._refuse_comments(split)
+        reason = "as asked for" if asked else f"the name ends in {suffix}" if named else "fields under a header"
+        share = f"{split.share:.0%} of the sample's records have {split.width} fields"
+        self.why.append(f"format csv: {reason}")
+        self.why.append(f"delimiter {NAMES.get(split.delimiter, repr(split.delimiter))}: {share}")
+        if wanted.header is not None:
+            self.why.append("header: as asked for")
+            return split.delimiter, wanted.header
+        self.why.append(header.why)
+        return split.delimiter, header.present
+
+    def _is_plainly_csv(self, split: Split, header: Header) -> bool:
+        """Return whether content alone proves CSV: every record alike, and a header or clear columns."""
+        if split.width < 2 or split.share < 1 or len(split.rows) < 2 or not header.present:
+            return False
+        if any(not cell.strip() for cell in split.rows[0]):
+            return False
+        if header.evidence:
+            return True
+        if self.suffix in _LOG_SUFFIXES or split.delimiter == ",":
+            return False
+        # Text under text: three records, and not the punctuation of prose.
+        cells = [cell for row in split.rows for cell in row[1:]]
+        return len(split.rows) >= 3 and not any(cell.startswith(" ") for cell in cells)
+
+    def _refuse_comments(self, split: Split) -> None:
+        first = split.rows[0]
+        if first[0].startswith("#") and any(len(row) != len(first) for row in split.rows[1:]):
+            raise Unsupported(
+                "comment lines in CSV are not read by this version",
+                hint="skip_lines = N passes over lines at the top",
+            )
 
 
-def _encoding(head: bytes, why: list[str]) -> str:
-    if head.startswith(BOM):
-        why.append("encoding UTF-8: byte order mark")
-        return "utf-8"
-    if head.startswith((b"\xff\xfe", b"\xfe\xff")):
-        raise Unsupported("UTF-16 and UTF-32 are not read by this version", hint="iconv -t UTF-8 FILE > FILE.utf8")
-    sample = head[:4096]
-    if len(sample) > 8:
-        even, odd = sample[::2].count(0) / len(sample[::2]), sample[1::2].count(0) / len(sample[1::2])
-        if max(even, odd) > 0.4 and min(even, odd) < 0.1:
-            raise Unsupported("UTF-16 and UTF-32 are not read by this version", hint="iconv -t UTF-8 FILE > FILE.utf8")
+_JQ = "`jq -c '.[]?' FILE` or `jq -c . FILE` makes JSON lines"
+
+
+def _is_object(line: bytes) -> bool:
+    stripped = line.strip()
+    if not stripped.startswith(b"{"):
+        return False
     try:
-        head.decode()
-        return "utf-8"
-    except UnicodeDecodeError as problem:
-        if problem.start >= len(head) - 3:
-            return "utf-8"
-    good = sum(1 for line in head.split(b"\n") if _is_utf8(line))
-    if good > 0.98 * (head.count(b"\n") + 1) and any(
-        max(line, default=0) > 127 and _is_utf8(line) for line in head.split(b"\n")
-    ):
-        why.append("encoding UTF-8, but for a few lines")
-        return "utf-8"
-    import chardetng_py  # type: ignore[import-untyped]
-
-    guess = str(chardetng_py.detect(head)).lower()
-    why.append(f"encoding {guess}: not UTF-8, guessed from the content")
-    return guess
-
-
-def _is_utf8(line: bytes) -> bool:
-    try:
-        line.decode()
-    except UnicodeDecodeError:
+        _decode(stripped)
+    except (msgspec.DecodeError, RecursionError):
         return False
     return True
 
 
-def _is_jsonl(body: bytes, suffix: str, why: list[str]) -> bool:
-    lines = [line for line in body.split(b"\n")[:200] if line.strip()]
-    if not lines:
-        return suffix in {"jsonl", "ndjson"}
-    objects = 0
-    for line in lines:
-        try:
-            objects += isinstance(careful_decoder.decode(line), dict)
-        except (ValueError, UnicodeDecodeError):
-            continue
-    enough = 1 if suffix in {"jsonl", "ndjson"} else max(1, round(0.9 * len(lines)))
-    if suffix in {"jsonl", "ndjson"} or (suffix == "json" and objects >= enough) or objects >= enough:
-        why.append(f"jsonl: {objects} of {len(lines)} sampled lines are JSON objects")
-        return True
-    return False
-
-
-def _rows(spec: Spec, body: bytes, delimiter: str) -> list[list[str]]:
-    parser = CsvParser(replace(spec, format="csv", delimiter=delimiter), Layout((), (), "items"), None)
-    lines = body.split(b"\n")[spec.skip_lines :]
-    text = parser.text(b"\n".join(lines))
-    rows, _, _ = parser.frame(text if text.endswith("\n") else text + "\n", 1000)
-    return [row for row in rows if row]
-
-
-def _delimiter(spec: Spec, body: bytes, suffix: str, *, force: bool) -> str | None:
-    """Return the delimiter under which all sampled records have the same number of fields, None without one."""
-    best: tuple[float, int, str] | None = None
-    for delimiter in DELIMITERS:
-        rows = _rows(spec, body, delimiter)
-        if not rows:
-            continue
-        width = len(rows[0])
-        same = sum(len(row) == width for row in rows) / len(rows)
-        if width > 1 and (best is None or (same, width) > best[:2]):
-            best = (same, width, delimiter)
-    if force:
-        preferred = {"tsv": "\t", "psv": "|"}.get(suffix, ",")
-        return best[2] if best is not None and best[0] >= 0.5 else preferred
-    if best is None or best[0] < 1.0:
-        return None
-    rows = _rows(spec, body, best[2])
-    is_log = suffix in {"log", "out", "err", ""}
-    if len(rows) < 2 or (is_log and not _has_header(rows)) or (suffix == "txt" and not _has_header(rows)):
-        return None
-    if is_log and any(vote(cell) != "text" or not cell.strip() or " " in cell.strip() for cell in rows[0]):
-        return None
-    return best[2]
-
-
-def _csv(spec: Spec, body: bytes, wanted: Wanted, delimiter: str, why: list[str]) -> Sniffed:
-    rows = _rows(spec, body, delimiter)
-    header: bool | tuple[str, ...]
-    if wanted.header is None:
-        header = _has_header(rows)
-        why.append("the first row is a header" if header else "no header row: its cells look like the data below")
-    else:
-        header = wanted.header if isinstance(wanted.header, bool) else tuple(wanted.header)
-    width = len(rows[0]) if rows else 0
-    same = sum(len(row) == width for row in rows)
-    why.append(f"csv, delimiter {delimiter!r}: {same} of {len(rows)} sampled records have {width} fields")
-    return Sniffed(replace(spec, format="csv", delimiter=delimiter, header=header), tuple(why))
-
-
-def _has_header(rows: Sequence[Sequence[str]]) -> bool:
-    """Return whether the first row names the columns: typed columns below it decide."""
-    if not rows:
-        return True
-    first, body = rows[0], [row for row in rows[1:] if len(row) == len(rows[0])]
-    evidence = 0
-    for at, cell in enumerate(first):
-        kinds = {vote(row[at]) for row in body if row[at]}
-        kind = agreed(kinds)
-        if kinds and kind != "text":
-            fits = cell != "" and agreed({*kinds, vote(cell)}) == kind
-            evidence += -1 if fits else 1
-    if evidence:
-        return evidence > 0
-    named = [cell for cell in first if cell]
-    return len(named) == len(first) == len(set(named)) and all(vote(cell) == "text" for cell in named)
+def _is_array_of_objects(text: str) -> bool:
+    """Return whether text begins like an array of objects, which no log does."""
+    if re.match(r'\[\s*\{\s*"(?:[^"\\]|\\.)*"\s*:', text) is None:
+        return False
+    line = text.split("\n", 1)[0]
+    try:
+        json.JSONDecoder().raw_decode(text[: 64 * 1024])
+    except (ValueError, RecursionError):
+        return line.strip() == "[" or len(text) >= 64 * 1024 or line.startswith("[{")
+    return True

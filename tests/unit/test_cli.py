@@ -51,7 +51,7 @@ POSITION = {
     "guard": {"length": 0, "digest": ""},
     "raw_guard": None,
     "open_record": None,
-    "parser": {"header": ["id", "note"]},
+    "parser": {"format": "csv", "encoding": "utf-8", "dialect": None, "header": ["id", "note"]},
     "digest": {"blocks": 0, "chain": ""},
 }
 
