@@ -216,7 +216,6 @@ class Round:
             self.plans,
             self.settings,
             tuple(ids),
-            backfill.supersedes,
             self.call.base.follow_symlinks,
         )
 

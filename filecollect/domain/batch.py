@@ -74,10 +74,19 @@ def check_tiling(spans: Sequence[Span], start: int, end: int) -> None:
 
 
 @dataclass(frozen=True, slots=True)
+class Extension:
+    """The ledger row that a span is added to: where it starts, and its digest with the span."""
+
+    start: int
+    digest: str
+
+
+@dataclass(frozen=True, slots=True)
 class Piece:
     """One span with the records and bad records that were parsed from it.
 
-    `data` is the span's content, for the raw bytes of records that the database refuses.
+    `data` is the span's content, for the raw bytes of records that the database refuses. With
+    `extends` the span becomes part of the task's newest ledger row instead of a new one.
     """
 
     span: Span
@@ -85,6 +94,7 @@ class Piece:
     bad: tuple[BadRecord, ...] = ()
     misfits: dict[str, int] = field(default_factory=dict)
     data: bytes = b""
+    extends: Extension | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,6 +20,7 @@ Outcome = Literal[
     "grown",  # same generation, more to read
     "renamed",  # same generation under another path
     "copy",  # copytruncate: the copy continues the generation
+    "compressed",  # same content, compressed since: continues at the same content offset
     "duplicate",  # the content of a generation that is accounted for elsewhere
     "covered",  # a cut copy whose content was read already
     "rolled_back",  # a power cut took bytes that were read: a child starts at the common point
@@ -112,6 +113,7 @@ PRECEDENCE: tuple[Outcome, ...] = (
     "grown",
     "renamed",
     "copy",
+    "compressed",
     "rolled_back",
     "covered",
     "duplicate",

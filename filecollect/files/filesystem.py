@@ -41,6 +41,13 @@ class FileStat:
     mtime_ns: int
     is_regular: bool = True
     is_symlink: bool = False
+    ctime_ns: int = 0
+    links: int = 1
+
+    @property
+    def changed_ns(self) -> int:
+        """Return when the file was last changed in any way; a tool may set mtime back, but not ctime."""
+        return max(self.mtime_ns, self.ctime_ns)
 
     @classmethod
     def of(cls, result: os.stat_result) -> FileStat:
@@ -52,6 +59,8 @@ class FileStat:
             result.st_mtime_ns,
             st.S_ISREG(result.st_mode),
             st.S_ISLNK(result.st_mode),
+            result.st_ctime_ns,
+            result.st_nlink,
         )
 
 
@@ -106,6 +115,15 @@ class FileHandle:
         except OSError as problem:
             raise unavailable(self.path, problem) from problem
         return parts[0] if len(parts) == 1 else b"".join(parts)
+
+    def data_from(self, offset: int, size: int) -> int:
+        """Return where data begins at or after `offset`: holes of a sparse file need not be read."""
+        try:
+            return os.lseek(self._file.fileno(), offset, os.SEEK_DATA)
+        except OSError as problem:
+            return size if problem.errno == errno.ENXIO else offset
+        except AttributeError:  # no such call on this system
+            return offset
 
     def stat(self) -> FileStat:
         """Return the open file's facts, whatever its path is now."""

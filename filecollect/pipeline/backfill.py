@@ -24,8 +24,10 @@ from filecollect.files.finder import Found, Scan
 from filecollect.files.paths import stored_path
 from filecollect.host import Host
 from filecollect.pipeline.assign import Assignment, Refused
-from filecollect.pipeline.discover import Decision, Discoverer
+from filecollect.pipeline.discover import Discoverer
 from filecollect.pipeline.plan import Plan, remember_tuning, stored_plan, to_stored
+from filecollect.pipeline.reconcile import reconcile
+from filecollect.pipeline.record import Decision
 from filecollect.pipeline.report import TaskReport
 from filecollect.store.adopt import adopt
 from filecollect.store.engine import reading, transaction
@@ -113,7 +115,6 @@ class Backfill:
         self.settings = settings
         self.summary = Summary()
         self.by_task: dict[int, FileResult] = {}
-        self.supersedes: dict[int, tuple[int, ...]] = {}
 
     def note_scan(self, scan: Scan) -> None:
         """Take over what the scan could not read."""
@@ -192,6 +193,9 @@ class Backfill:
             ]
         else:
             decisions = discoverer.discover([(path, stats[path]) for path, _ in ordered], dry_run=dry_run)
+        if not dry_run:
+            undecided = {decision.of for decision in decisions if decision.of is not None}
+            reconcile(self.engine, self.files, plan, present=stats, undecided=undecided, wait_s=0)
         for decision in decisions:
             result = FileResult(
                 decision.path,
@@ -206,8 +210,6 @@ class Backfill:
             if decision.work and decision.task_id is not None and not dry_run:
                 result.open = True
                 self.by_task[decision.task_id] = result
-                if decision.supersedes:
-                    self.supersedes[decision.task_id] = decision.supersedes
 
     def _refused(self, refused: Sequence[Refused], dry_run: bool) -> None:
         for one in refused:

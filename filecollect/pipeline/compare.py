@@ -5,12 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from sqlalchemy import Engine
+
 from filecollect.domain.identity import Facts, Original, Outcome, choose, decide
 from filecollect.domain.position import Proof, head_length
 from filecollect.errors import FilecollectError, FileUnavailable
 from filecollect.files.filesystem import FileHandle, FileMissing, FileStat, FileSystem
 from filecollect.files.fingerprint import ChainDigest, head_at, heads, proves, span_digest
 from filecollect.files.paths import os_path
+from filecollect.pipeline.common import common_record
+from filecollect.pipeline.plan import Plan
 from filecollect.store.tasks import Task
 
 
@@ -70,13 +74,20 @@ def look(files: FileSystem, path: str) -> Look:
 
 
 def match(
-    files: FileSystem, seen: Look, candidates: Sequence[Candidate], *, follow: bool, boot_id: str | None, settled: bool
+    files: FileSystem,
+    seen: Look,
+    candidates: Sequence[Candidate],
+    *,
+    plan: Plan,
+    engine: Engine,
+    boot_id: str | None,
+    settled: bool,
 ) -> Match:
     """Return what `seen` is, compared with every candidate, newest first."""
     if not candidates:
         return Match("new", None)
     with files.open(os_path(seen.path)) as handle:
-        compared = [_compare(files, handle, seen, one, follow, boot_id, settled) for one in candidates]
+        compared = [_compare(files, handle, seen, one, plan, engine, boot_id, settled) for one in candidates]
     index = choose([decide(facts) for facts, _ in compared])
     if index is None:
         return Match("new", None)
@@ -90,11 +101,13 @@ def _compare(
     handle: FileHandle,
     seen: Look,
     candidate: Candidate,
-    follow: bool,
+    plan: Plan,
+    engine: Engine,
     boot_id: str | None,
     settled: bool,
 ) -> tuple[Facts, tuple[int, int] | None]:
     task = candidate.task
+    follow = plan.settings.follow
     position = task.position
     same_path = candidate.newest_at_path and task.path == seen.path
     same_inode = (task.device, task.inode) == (seen.stat.device, seen.stat.inode)
@@ -113,10 +126,12 @@ def _compare(
             digests = common == position.offset
         elif follow and same_head and not (same_guard and size >= position.offset):
             common, differs_at = _common(handle, size, candidate.spans)
+            common = common_record(engine, plan, handle, task, common, size)
     elif same_head and task.head.length >= 64:
         original = _original(files, task, seen)
-        if follow and original != "live":
+        if follow and original != "live" and not same_guard:
             common, _ = _common(handle, size, candidate.spans)
+            common = common_record(engine, plan, handle, task, common, size)
         same_content = _same_content(files, handle, seen, task, follow, original)
     facts = Facts(
         same_path=same_path,
@@ -144,7 +159,7 @@ def _common(handle: FileHandle, size: int, spans: Sequence[LedgerSpan]) -> tuple
     """Return the largest ledger boundary up to which the content is as committed, and where it differs."""
     position = spans[0].start if spans else 0
     for span in spans:
-        if span.end > size or span_digest(handle, span.start, span.end) != span.digest:
+        if span.end > size or (span.digest and span_digest(handle, span.start, span.end) != span.digest):
             return position, (span.start, span.end)
         position = span.end
     return position, None

@@ -9,11 +9,11 @@ right before each commit, so bytes of a file that was replaced meanwhile never b
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from filecollect import failpoints
-from filecollect.domain.batch import BadRecord, Piece, Records, Span, Step
-from filecollect.domain.position import GUARD_LENGTH, Checkpoint, Proof, head_length
+from filecollect.domain.batch import BadRecord, Extension, Piece, Records, Span, Step
+from filecollect.domain.position import CHAIN_BLOCK, GUARD_LENGTH, HEAD_LENGTHS, Chain, Checkpoint, Proof, head_length
 from filecollect.errors import Replaced
 from filecollect.files.filesystem import FileHandle, FileStat, FileSystem
 from filecollect.files.fingerprint import ChainDigest, digest, guard, head_at, proves
@@ -27,6 +27,10 @@ from filecollect.store.tasks import Task
 
 YOUNG_S = 5.0
 """A file younger than this may still be written: a last record that does not parse is left."""
+EXTENDED_BYTES = 1024 * 1024
+"""A ledger row is extended only up to this size."""
+NUL_RUN = 64
+"""So many NULs at the very start are the hole that a writer left behind after a truncation."""
 SMALLEST_READ = 64 * 1024
 SKIP_READ = 1024 * 1024
 
@@ -94,8 +98,24 @@ def split_before(records: Records, offset: int) -> tuple[Records, Records]:
     return halves[0], halves[1]
 
 
+class _OpenRow:
+    """The newest ledger row of this stream, which the next commit may extend."""
+
+    def __init__(self, start: int) -> None:
+        self.start = self.end = start
+        self.hasher = new_hasher()
+
+    def with_span(self, data: bytes) -> _OpenRow:
+        """Return the row as it is with one more span."""
+        longer = _OpenRow(self.start)
+        longer.end = self.end + len(data)
+        longer.hasher = self.hasher.copy()
+        longer.hasher.update(data)
+        return longer
+
+
 class Stream:
-    """An open, proven file at the checkpoint of its task."""
+    """An open, proven file at the checkpoint of its task; an endless one, without a bound, is tailed."""
 
     def __init__(self, files: FileSystem, task: Task, plan: Plan, *, now: float) -> None:
         """Open and prove the file; raise FileUnavailable or Replaced."""
@@ -105,6 +125,7 @@ class Stream:
         self.handle: FileHandle = files.open(os_path(task.path))
         try:
             self.stat: FileStat = self.handle.stat()
+            self.endless = task.bound is None and plan.settings.follow
             self.bound = self.stat.size if task.bound is None else min(task.bound, self.stat.size)
             self._prove(self.checkpoint, task.head)
             self.reader = PlainReader(self.handle, self.bound)
@@ -112,8 +133,10 @@ class Stream:
         except BaseException:
             self.handle.close()
             raise
-        young = now - self.stat.mtime_ns / 1e9 < YOUNG_S
-        self.tail = Tail.TRY if young else Tail.TAKE
+        self.tail = Tail.WAIT if self.endless else self._last_tail(now)
+        self.extending = False
+        self._row: _OpenRow | None = None
+        self._next_row: _OpenRow | None = None
         self.head = self._head()
         self.limit_rows = max(1, plan.settings.batch_rows >> min(task.attempt_count, 30))
         failpoints.hit("after_open")
@@ -126,8 +149,34 @@ class Stream:
         self.parser = make_parser(self.plan.spec, self.plan.layout, checkpoint.parser or None)
         self.record_bytes = 200.0
 
+    def _last_tail(self, now: float) -> Tail:
+        return Tail.TRY if now - self.stat.mtime_ns / 1e9 < YOUNG_S else Tail.TAKE
+
+    def refresh(self) -> bool:
+        """Look at the size of a tailed file; return whether it has grown. Raises Replaced when it shrank."""
+        self.stat = self.handle.stat()
+        if self.stat.size < self.bound:
+            raise Replaced(
+                f"the file has {self.stat.size} bytes, it had {self.bound}", path=self.task.path, offset=self.stat.size
+            )
+        grown = self.stat.size > self.bound
+        if grown:
+            self.bound = self.reader.bound = self.stat.size
+            if self.head.length < HEAD_LENGTHS[-1]:
+                self.head = self._head()
+        return grown
+
+    def end_here(self, now: float) -> None:
+        """Take what is there as all there is: the last record may then be one without an end."""
+        self.tail = self._last_tail(now)
+
+    def committed(self) -> None:
+        """Note that the last step stands."""
+        self._row, self._next_row = self._next_row, None
+
     def rewind(self, checkpoint: Checkpoint, limit_rows: int) -> None:
         """Start again at `checkpoint`, which was not committed past, with smaller batches."""
+        self._row = self._next_row = None
         self._at(checkpoint)
         self.limit_rows = limit_rows
 
@@ -179,6 +228,10 @@ class Stream:
         """
         if self.finished:
             return None
+        if self.checkpoint.offset == 0 and not self.buffer:
+            skipped = self._skip_nuls()
+            if skipped is not None:
+                return skipped
         settings = self.plan.settings
         limit = min(room, self.limit_rows)
         old = self.checkpoint
@@ -255,8 +308,10 @@ class Stream:
     def _pieces(self, old: Checkpoint, got: _Gathered, data: bytes) -> tuple[Piece, ...]:
         start_line = old.lines + 1
         cut = got.open_record
+        self._next_row = None
         if cut is None or cut == old.offset:
-            return (_piece(data, old.offset, start_line, got.records, got.bad, got.skipped, got.misfits),)
+            piece = _piece(data, old.offset, start_line, got.records, got.bad, got.skipped, got.misfits)
+            return (self._extended(piece) if self.endless and cut is None else piece,)
         first, last = split_before(got.records, cut)
         before = [bad for bad in got.bad if bad.offset < cut]
         after = [bad for bad in got.bad if bad.offset >= cut]
@@ -265,6 +320,42 @@ class Stream:
             _piece(data[:at], old.offset, start_line, first, before, got.skipped, got.misfits),
             _piece(data[at:], cut, start_line + data[:at].count(b"\n"), last, after, 0, {}),
         )
+
+    def _extended(self, piece: Piece) -> Piece:
+        """Let a small piece become part of the ledger row before it, while `extending` allows that."""
+        row = self._row
+        if not self.extending or row is None or row.end + len(piece.data) - row.start > EXTENDED_BYTES:
+            self._next_row = _OpenRow(piece.span.start).with_span(piece.data)
+            return piece
+        self._next_row = row.with_span(piece.data)
+        return replace(piece, extends=Extension(row.start, self._next_row.hasher.hexdigest()))
+
+    def _skip_nuls(self) -> Step | None:
+        """Pass over the hole that a writer without O_APPEND leaves at the start of a truncated file.
+
+        Holes are found by the file system, not read. None when the file begins with data, or holds
+        nothing else yet.
+        """
+        old = self.checkpoint
+        if self.reader.codec != "plain" or self.reader.read(0, NUL_RUN) != bytes(NUL_RUN):
+            return None
+        position = self.handle.data_from(0, self.bound)
+        while position < self.bound:
+            data = self.reader.read(position, SKIP_READ)
+            rest = data.lstrip(b"\0")
+            position += len(data) - len(rest)
+            if rest or not data:
+                break
+        if position >= self.bound:
+            return None
+        self.read_to = position
+        self.checkpoint = old.moved(
+            offset=position, guard=guard(self.handle, position), chain=Chain(position // CHAIN_BLOCK, "")
+        )
+        self.chain = ChainDigest.resume(self.handle, self.checkpoint.chain, position)
+        self._next_row = None
+        span = Span(0, position, 1, 0, 0, 0, "", "skipped")
+        return Step(old, self.checkpoint, (Piece(span, Records([[] for _ in self.plan.layout.columns])),))
 
     def _too_long(self, old: Checkpoint) -> Step:
         """Pass over a record longer than may be held, in bounded memory, up to the next line end."""
@@ -285,6 +376,7 @@ class Stream:
             self.chain.update(data)
             position += len(data)
             last = (last + data)[-GUARD_LENGTH:]
+        self._next_row = None
         length = position - start
         limit = self.plan.settings.max_record_bytes
         bad = BadRecord(

@@ -38,7 +38,6 @@ class Job:
     plans: Mapping[str, Plan]
     settings: WorkerSettings
     ids: tuple[int, ...]
-    supersedes: Mapping[int, tuple[int, ...]]
     follow_symlinks: bool
 
 
@@ -55,9 +54,7 @@ def work_here(job: Job, report: Report, should_stop: Callable[[], bool]) -> None
     try:
         files = LocalFileSystem(follow_symlinks=job.follow_symlinks)
         host = this_host(job.settings.host)
-        Worker(engine, files, SystemClock(), host, job.plans, job.settings, report, should_stop).run(
-            job.ids, job.supersedes
-        )
+        Worker(engine, files, SystemClock(), host, job.plans, job.settings, report, should_stop).run(job.ids)
     finally:
         close(engine, truncate=True)
 
@@ -76,9 +73,7 @@ def _child(job: Job, pipe: Connection) -> None:
         def should_stop() -> bool:
             return stop.is_set() or os.getppid() != parent
 
-        Worker(engine, files, SystemClock(), host, job.plans, job.settings, pipe.send, should_stop).run(
-            job.ids, job.supersedes
-        )
+        Worker(engine, files, SystemClock(), host, job.plans, job.settings, pipe.send, should_stop).run(job.ids)
     except FilecollectError as problem:
         pipe.send((problem.code, problem.message))
     finally:

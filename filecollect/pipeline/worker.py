@@ -47,9 +47,17 @@ from filecollect.pipeline.report import Report, TaskReport
 from filecollect.pipeline.rescue import record_completed
 from filecollect.store.commit import Committed, Contribution, commit
 from filecollect.store.destination import Origin
-from filecollect.store.engine import transaction
+from filecollect.store.engine import reading, transaction
 from filecollect.store.events import add_events
-from filecollect.store.tasks import Task, claim, give_back, owners_of_running, register_worker, tasks_by_id
+from filecollect.store.tasks import (
+    Task,
+    claim,
+    give_back,
+    owners_of_running,
+    predecessors,
+    register_worker,
+    tasks_by_id,
+)
 
 CLAIMED_AT_ONCE = 32
 DATABASE_PATIENCE_S = 60.0
@@ -101,9 +109,8 @@ class Worker:
         self.group: list[_Part] = []
         self._ended: set[int] = set()
 
-    def run(self, ids: Sequence[int], supersedes: Mapping[int, tuple[int, ...]]) -> None:
+    def run(self, ids: Sequence[int]) -> None:
         """Work on the tasks in `ids` until none of them can be claimed; stop at a batch boundary when asked."""
-        self.supersedes = supersedes
         self._patiently(self._register)
         self.heartbeat.start()
         try:
@@ -282,8 +289,16 @@ class Worker:
             head=stream.head,
             finish=part.finish,
             content_digest=stream.chain.final() if done else None,
-            supersedes=self.supersedes.get(task.id, ()) if done else (),
+            supersedes=self._supersedes(stream) if done else (),
         )
+
+    def _supersedes(self, stream: Stream) -> tuple[int, ...]:
+        """Return the generations whose rows go when this one is finished."""
+        plan = stream.plan
+        if plan.destination.key or plan.settings.effective_on_replace != "replace":
+            return ()
+        with reading(self.engine) as conn:
+            return predecessors(conn, stream.task)
 
     def _commit_in_pieces(self, part: _Part) -> None:
         """Commit a part that the database refuses too much of in small steps, each its own commit."""

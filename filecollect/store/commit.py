@@ -20,7 +20,7 @@ from typing import Any
 from sqlalchemy import Connection, Engine, func, insert, null, select, update
 
 from filecollect import failpoints
-from filecollect.domain.batch import BadRecord, Piece, Records, Step
+from filecollect.domain.batch import BadRecord, Extension, Piece, Records, Step
 from filecollect.domain.lease import Lease
 from filecollect.domain.position import Proof
 from filecollect.domain.states import Status
@@ -223,6 +223,9 @@ def _quarantine(conn: Connection, part: Contribution, bad: Sequence[BadRecord]) 
 
 def _ledger(conn: Connection, part: Contribution, portion: _Portion) -> None:
     span = portion.piece.span
+    if portion.piece.extends is not None:
+        _extend(conn, part, portion, portion.piece.extends)
+        return
     last = (
         select(func.coalesce(func.max(committed_batch.c.seq), 0) + 1)
         .where(committed_batch.c.task_id == part.lease.task_id)
@@ -246,6 +249,27 @@ def _ledger(conn: Connection, part: Contribution, portion: _Portion) -> None:
             committed_at=DatabaseNow(),
         )
     )
+
+
+def _extend(conn: Connection, part: Contribution, portion: _Portion, row: Extension) -> None:
+    """Add a span to the task's newest ledger row, which this owner began under this very lease."""
+    span, mine = portion.piece.span, committed_batch.c
+    refused = len(portion.bad) - len(portion.piece.bad)
+    done = conn.execute(
+        update(committed_batch)
+        .where(mine.task_id == part.lease.task_id, mine.start_offset == row.start, mine.end_offset == span.start)
+        .where(mine.owner_id == part.lease.owner, mine.version == part.lease.version, mine.kind == "data")
+        .values(
+            end_offset=span.end,
+            row_count=mine.row_count + span.row_count - refused,
+            quarantined_count=mine.quarantined_count + span.quarantined_count + refused,
+            skipped_count=mine.skipped_count + span.skipped_count,
+            digest=row.digest,
+            committed_at=DatabaseNow(),
+        )
+    )
+    if done.rowcount != 1:
+        raise InvariantError(f"task {part.lease.task_id} has no ledger row [{row.start}, {span.start}) to extend")
 
 
 def _stands(engine: Engine, group: Sequence[Contribution], results: list[Committed]) -> bool:

@@ -52,6 +52,13 @@ class Task:
     content_digest: str | None
     last_error: str | None
     next_run_at: datetime | None
+    raw_offset: int = 0
+    updated_at: datetime | None = None
+
+    @property
+    def is_placeholder(self) -> bool:
+        """Return whether this only remembers a path that could not be read so far."""
+        return self.status == "failed" and self.head.length == 0 and self.content_offset == 0
 
     @property
     def position(self) -> Checkpoint:
@@ -83,6 +90,8 @@ def from_row(row: Any) -> Task:
         content_digest=row.content_digest,
         last_error=row.last_error,
         next_run_at=row.next_run_at,
+        raw_offset=row.raw_offset,
+        updated_at=row.updated_at,
     )
 
 
@@ -127,6 +136,24 @@ def tasks_by_id(conn: Connection, ids: Sequence[int]) -> list[Task]:
     return found
 
 
+def predecessors(conn: Connection, known: Task) -> tuple[int, ...]:
+    """Return the earlier generations at a task's path whose rows are still there, newest first."""
+    found: list[int] = []
+    one = known
+    while one.parent_task_id is not None and one.start_offset == 0:
+        parents = tasks_by_id(conn, [one.parent_task_id])
+        if not parents or parents[0].path != known.path or is_superseded(parents[0]):
+            break
+        one = parents[0]
+        found.append(one.id)
+    return tuple(found)
+
+
+def is_superseded(known: Task) -> bool:
+    """Return whether a task's rows went because a newer generation replaced it."""
+    return known.status == "skipped" and (known.last_error or "").startswith("superseded")
+
+
 def add_task(conn: Connection, **values: Any) -> int:
     """Insert a new generation and return its id; `checkpoint_json` defaults to the very start."""
     values.setdefault("checkpoint_json", Checkpoint().to_json())
@@ -160,6 +187,52 @@ def change_task(conn: Connection, known: Task, **values: Any) -> bool:
         .values(updated_at=DatabaseNow(), **values)
     )
     return done.rowcount == 1
+
+
+def force_task(conn: Connection, task_id: int, **values: Any) -> None:
+    """Change a task under the source's lock, whoever holds it."""
+    conn.execute(update(collection_task).where(task.id == task_id).values(updated_at=DatabaseNow(), **values))
+
+
+def move_task(conn: Connection, known: Task, path: str) -> None:
+    """Note the new path of a task that keeps its owner."""
+    conn.execute(
+        update(collection_task)
+        .where(task.id == known.id, task.path == known.path, task.version == known.version)
+        .values(path=path)
+    )
+
+
+def add_skipped_span(conn: Connection, task_id: int, end: int) -> None:
+    """Note that a new task's content up to `end` is passed over; nobody read it, so it has no digest."""
+    conn.execute(
+        insert(committed_batch).values(
+            task_id=task_id,
+            seq=1,
+            start_offset=0,
+            end_offset=end,
+            start_line=1,
+            row_count=0,
+            quarantined_count=0,
+            skipped_count=0,
+            digest="",
+            kind="skipped",
+            owner_id="",
+            version=0,
+            committed_at=DatabaseNow(),
+        )
+    )
+
+
+def tasks_waiting_dormant(conn: Connection, source_key: str, *, after: int, limit: int) -> list[Task]:
+    """Return tasks of a source that are pending without a time to run, by id."""
+    rows = conn.execute(
+        select(collection_task)
+        .where(task.source_key == source_key, task.status == "pending", task.next_run_at.is_(None), task.id > after)
+        .order_by(task.id)
+        .limit(limit)
+    )
+    return [from_row(row) for row in rows]
 
 
 def claim(

@@ -174,7 +174,8 @@ def test_a_log_cut_back_by_a_power_failure_goes_on_from_the_common_point(program
     assert "rolled_back" in kinds(program)
     assert program.sql("o.db", "SELECT count(*) FROM app WHERE line = 'after the reboot'") == [(1,)]
     (start,) = program.sql("o.db", "SELECT start_offset FROM collection_task ORDER BY id DESC LIMIT 1")[0]
-    assert start == len("".join(lines[:400]))
+    assert start == len("".join(lines[:450]))
+    assert program.sql("o.db", "SELECT max(n) FROM (SELECT count(*) AS n FROM app GROUP BY line)") == [(1,)]
 
 
 def test_zip_codes_stay_text_in_either_order_of_files(program: Program) -> None:
