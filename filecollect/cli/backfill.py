@@ -14,12 +14,13 @@ import click
 from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
 
-from filecollect.app import BackfillCall, Round, sqlite_files
+from filecollect.app import Round, sqlite_files
 from filecollect.cli.call import source_settings
 from filecollect.cli.context import Context, common_options
 from filecollect.cli.render import document, human_size
 from filecollect.errors import UsageError
 from filecollect.pipeline.backfill import Summary
+from filecollect.pipeline.scan import Call
 
 OUTCOMES = ("loaded", "continued", "replaced", "unchanged", "duplicate", "skipped", "failed")
 
@@ -79,8 +80,13 @@ def backfill(ctx: Context, paths: tuple[str, ...], **options: Any) -> None:
     sys.exit(code)
 
 
-def make_call(ctx: Context, paths: tuple[str, ...], options: dict[str, Any]) -> tuple[BackfillCall, str]:
-    """Return the call and the database URL; raise UsageError for what cannot be meant."""
+def make_call(
+    ctx: Context, paths: tuple[str, ...], options: dict[str, Any], *, follow: bool = False
+) -> tuple[Call, str]:
+    """Return the call and the database URL; raise UsageError for what cannot be meant.
+
+    With `follow`, files named in the call are followed unless the call says otherwise.
+    """
     for path in paths:
         if path == "-" or path.startswith(("/dev/stdin", "/dev/fd/")):
             raise UsageError(
@@ -93,8 +99,11 @@ def make_call(ctx: Context, paths: tuple[str, ...], options: dict[str, Any]) -> 
     config = None if options["no_config"] else ctx.config
     url = ctx.url if not options["no_config"] else ctx.url_without_config
     base, changes, said = source_settings(options, config)
+    if follow and "follow" not in base.model_fields_set and base.ready is None:
+        base = base.model_copy(update={"follow": True})
+        changes |= {"follow": True}
     never = [*sqlite_files(url), *([str(config.origin)] if config and config.origin else [])]
-    call = BackfillCall(
+    call = Call(
         paths=paths,
         base=base,
         changes=changes,

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from filecollect.app import BackfillCall, assignment_only
+from filecollect.app import assignment_only
 from filecollect.cli.backfill import make_call
 from filecollect.cli.context import Context, common_options
 from filecollect.cli.render import document
@@ -18,6 +18,7 @@ from filecollect.files.filesystem import LocalFileSystem
 from filecollect.files.finder import find
 from filecollect.pipeline.preview import Preview
 from filecollect.pipeline.preview import preview as look
+from filecollect.pipeline.scan import Call
 
 NO_OPTIONS: dict[str, Any] = {"source": None, "table": None, "workers": None, "dry_run": True, "alter": False}
 
@@ -146,7 +147,7 @@ def init(ctx: Context, paths: tuple[str, ...], output: str) -> None:
         click.echo(f"wrote {target} with {len(sources)} sources; `filecollect check` looks at it")
 
 
-def _pattern(call: BackfillCall, path: str) -> str:
+def _pattern(call: Call, path: str) -> str:
     """Return a path for the config: relative to the working directory where it lies below it."""
     try:
         return str(Path(path).relative_to(call.cwd))

@@ -10,7 +10,6 @@ import click
 from sqlalchemy import select
 
 from filecollect import failpoints
-from filecollect.app import wanted_of
 from filecollect.cli.call import source_settings
 from filecollect.cli.context import Context, common_options
 from filecollect.cli.render import document
@@ -19,6 +18,7 @@ from filecollect.files.filesystem import LocalFileSystem
 from filecollect.pipeline import rescue
 from filecollect.pipeline.plan import settings_of, stored_plan
 from filecollect.pipeline.reshape import replay_with
+from filecollect.pipeline.scan import wanted_of
 from filecollect.store.engine import reading, transaction
 from filecollect.store.quarantine import forget_source, open_items, settle
 from filecollect.store.schema import collection_task

@@ -44,6 +44,15 @@ def rotation_key(path: str) -> tuple[Any, ...]:
     return (place, natural(name), 2, 0, (), natural(full))
 
 
+def is_rotated(path: str) -> bool:
+    """Return whether a name is one that rotation gives: numbered, dated after its suffix, or kept as old."""
+    name = _COMPRESSED.sub("", path.rpartition("/")[2])
+    if name.endswith((".old", ".bak", "~")) or _NUMBERED.fullmatch(name):
+        return True
+    dated = _DATED.fullmatch(name)
+    return dated is not None and dated[5] is None and "." in dated[1]
+
+
 def age_order(items: Iterable[tuple[str, int]]) -> list[tuple[str, int]]:
     """Return (path, mtime_ns) pairs oldest first: by time, then by rotation."""
     return sorted(items, key=lambda item: (item[1], rotation_key(item[0])))

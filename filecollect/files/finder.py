@@ -326,3 +326,18 @@ def find(
         missing=scanner.missing,
         special=sorted(scanner.odd.items()),
     )
+
+
+def roots(patterns: Sequence[str], base: str) -> list[tuple[str, bool]]:
+    """Return the directories in which files that match may come and go, and whether all below counts."""
+    found = []
+    for pattern in patterns:
+        path = absolute(pattern, base)
+        if os.path.isdir(path):
+            found.append((path, True))
+        elif os.path.lexists(path) or not _MAGIC.search(pattern):
+            found.append((os.path.dirname(path), False))
+        else:
+            top, parts = _cut(pattern, base)
+            found.append((top, len(parts) > 1 or parts == ["**"]))
+    return found

@@ -8,7 +8,7 @@ The upper bound of each file is its size when it was recorded; what grows later 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from sqlalchemy import Engine
@@ -17,7 +17,6 @@ from filecollect import failpoints
 from filecollect.clock import Clock
 from filecollect.config import WorkerSettings
 from filecollect.domain.rotation import age_order
-from filecollect.errors import UsageError
 from filecollect.events import FileEvent
 from filecollect.files.filesystem import FileSystem
 from filecollect.files.finder import Found, Scan
@@ -25,14 +24,13 @@ from filecollect.files.paths import stored_path
 from filecollect.host import Host
 from filecollect.pipeline.assign import Assignment, Refused
 from filecollect.pipeline.discover import Discoverer
-from filecollect.pipeline.plan import Plan, remember_tuning, stored_plan, to_stored
+from filecollect.pipeline.plan import Plan
+from filecollect.pipeline.prepare import check_table, create_source
 from filecollect.pipeline.reconcile import reconcile
 from filecollect.pipeline.record import Decision
 from filecollect.pipeline.report import TaskReport
-from filecollect.store.adopt import adopt
 from filecollect.store.engine import reading, transaction
 from filecollect.store.events import add_event_once
-from filecollect.store.sources import add_source, count_tasks, stored_source
 from filecollect.store.tasks import tasks_by_id
 
 
@@ -133,9 +131,9 @@ class Backfill:
         """Create tables, record tasks; return the ids of the tasks to work on, oldest first."""
         failpoints.hit("after_scan")
         for plan, _ in assignment.files.values():
-            self._check_table(plan)
+            check_table(self.engine, plan)
         for key, (plan, found) in list(assignment.files.items()):
-            plan = plan if dry_run else self._create(plan, alter=alter)
+            plan = plan if dry_run else create_source(self.engine, plan, alter=alter)
             assignment.files[key] = (plan, found)
             self._source(plan, assignment.why.get(key, ()))
             self._discover(plan, found, dry_run)
@@ -144,44 +142,11 @@ class Backfill:
         self.summary.bytes_total = sum(self.by_task[one].size for one in ids)
         return ids
 
-    def _check_table(self, plan: Plan) -> None:
-        with reading(self.engine) as conn:
-            there = plan.destination.is_items or plan.destination.exists(conn)
-            if plan.created:
-                return
-            if not there and count_tasks(conn, plan.source_key):
-                key = plan.source_key
-                raise UsageError(
-                    f"table {plan.destination.table} is gone, but files of source {key} are recorded as loaded",
-                    hint=f"`filecollect replay {key}` loads them again, "
-                    f"`filecollect sources forget {key}` forgets that they were loaded",
-                )
-
     def _source(self, plan: Plan, why: tuple[str, ...]) -> None:
         columns = [column.to_json() for column in plan.columns]
         self.summary.sources[plan.source_key] = SourceResult(
             plan.source_key, plan.destination.table, plan.created, plan.spec.format, columns, why=why
         )
-
-    def _create(self, plan: Plan, *, alter: bool) -> Plan:
-        """Create a new source with its table; return the stored plan when somebody else was faster."""
-        with transaction(self.engine) as conn:
-            stored = stored_source(conn, plan.source_key)
-            if stored is not None and plan.created:
-                plan = stored_plan(stored)
-            elif stored is None:
-                if not plan.destination.is_items and plan.destination.exists(conn):
-                    mine = adopt(conn, plan.destination, alter=alter)
-                    plan = replace(plan, destination=mine, columns=mine.layout.columns)
-                if plan.settings.create:
-                    plan.destination.create(conn)
-                table = plan.destination.table
-                name = table if plan.destination.schema is None else f"{plan.destination.schema}.{table}"
-                add_source(conn, to_stored(plan, name))
-            else:
-                remember_tuning(conn, stored, plan)
-        failpoints.hit("after_create_table")
-        return plan
 
     def _discover(self, plan: Plan, found: Sequence[Found], dry_run: bool) -> None:
         stats = {stored_path(one.path): one.stat for one in found}

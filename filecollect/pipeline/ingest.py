@@ -133,7 +133,7 @@ class Stream:
         except BaseException:
             self.handle.close()
             raise
-        self.tail = Tail.WAIT if self.endless else self._last_tail(now)
+        self.tail = Tail.WAIT if self.endless else self.last_tail(now)
         self.extending = False
         self._row: _OpenRow | None = None
         self._next_row: _OpenRow | None = None
@@ -149,7 +149,8 @@ class Stream:
         self.parser = make_parser(self.plan.spec, self.plan.layout, checkpoint.parser or None)
         self.record_bytes = 200.0
 
-    def _last_tail(self, now: float) -> Tail:
+    def last_tail(self, now: float) -> Tail:
+        """Return what to do with a last record without its end: a young file may still be written to."""
         return Tail.TRY if now - self.stat.mtime_ns / 1e9 < YOUNG_S else Tail.TAKE
 
     def refresh(self) -> bool:
@@ -166,9 +167,9 @@ class Stream:
                 self.head = self._head()
         return grown
 
-    def end_here(self, now: float) -> None:
-        """Take what is there as all there is: the last record may then be one without an end."""
-        self.tail = self._last_tail(now)
+    def end_here(self, tail: Tail) -> None:
+        """Take what is there as all there is (or, with WAIT, no longer): the last record may lack its end."""
+        self.tail = tail
 
     def committed(self) -> None:
         """Note that the last step stands."""

@@ -105,7 +105,8 @@ def stored_plan(stored: StoredSource, changes: Mapping[str, Any] | None = None) 
     """
     settings = dict(stored.config["settings"])
     for name, value in (changes or {}).items():
-        if name not in TUNING and settings.get(name) != value:
+        is_tuning = name in TUNING or (name == "follow" and stored.inferred)
+        if not is_tuning and settings.get(name) != value:
             raise UsageError(
                 f"source {stored.source_key} was started with {name} = {settings.get(name)!r}, "
                 f"this call says {value!r}",

@@ -11,7 +11,8 @@ from typing import Literal
 class TaskReport:
     """News of one task: counts since the last report, and its end when there is one.
 
-    `bytes` are content bytes moved past; `ended` is None while the task goes on.
+    `bytes` are content bytes moved past; `ended` is None while the task goes on; `began` says that a
+    worker holds it from now on. idle = a tailed file was let go, moved = its bytes are not at its path.
     """
 
     task_id: int
@@ -23,8 +24,9 @@ class TaskReport:
     skipped: int = 0
     misfits: dict[str, int] = field(default_factory=dict)
     nulls: dict[str, int] = field(default_factory=dict)
-    ended: Literal["done", "left", "failed", "later", "lost", "stopped"] | None = None
+    ended: Literal["done", "left", "failed", "later", "lost", "stopped", "idle", "moved"] | None = None
     message: str | None = None
+    began: bool = False
 
 
 Report = Callable[[TaskReport], None]

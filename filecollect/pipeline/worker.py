@@ -12,7 +12,7 @@ from __future__ import annotations
 import os
 import random
 import secrets
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -106,6 +106,7 @@ class Worker:
             every_s=settings.heartbeat_s,
             stall_s=settings.stall_s,
         )
+        self.patience_s = DATABASE_PATIENCE_S
         self.group: list[_Part] = []
         self._ended: set[int] = set()
 
@@ -137,7 +138,9 @@ class Worker:
         with transaction(self.engine) as conn:
             register_worker(conn, record, __version__)
 
-    def _claim(self, ids: Sequence[int]) -> list[tuple[Task, bool]]:
+    def _claim(
+        self, ids: Sequence[int] | None, *, limit: int = CLAIMED_AT_ONCE, sources: Collection[str] | None = None
+    ) -> list[tuple[Task, bool]]:
         visible = processes_are_visible()
         with transaction(self.engine) as conn:
             dead = [
@@ -149,7 +152,8 @@ class Worker:
                 conn,
                 owner=self.owner,
                 among=ids,
-                limit=CLAIMED_AT_ONCE,
+                sources=sources,
+                limit=limit,
                 lease_s=self.settings.lease_s,
                 dead=dead,
             )
@@ -186,15 +190,18 @@ class Worker:
     def _open(self, task: Task, lease: Lease) -> Stream:
         plan = self.plans[task.source_key]
         stream = Stream(self.files, task, plan, now=self.clock.time())
-        if stream.completed_record():
-            try:
-                with transaction(self.engine) as conn:
-                    record_completed(conn, lease, plan.destination, stream.checkpoint, stream.handle, task)
-            finally:
-                stream.close()
-            (again,) = self._reload(task.id)
-            stream = Stream(self.files, again, plan, now=self.clock.time())
-        return stream
+        return self._complete_record(stream, lease) if stream.completed_record() else stream
+
+    def _complete_record(self, stream: Stream, lease: Lease) -> Stream:
+        """Go back to a last record that was emitted without its end and goes on; return the stream there."""
+        task = stream.task
+        try:
+            with transaction(self.engine) as conn:
+                record_completed(conn, lease, stream.plan.destination, stream.checkpoint, stream.handle, task)
+        finally:
+            stream.close()
+        (again,) = self._reload(task.id)
+        return Stream(self.files, again, stream.plan, now=self.clock.time())
 
     def _reload(self, task_id: int) -> list[Task]:
         with transaction(self.engine) as conn:
@@ -327,6 +334,7 @@ class Worker:
                 misfits[name] = misfits.get(name, 0) + count
             for column, values in zip(part.stream.plan.layout.columns, piece.records.columns, strict=True):
                 nulls[column.name] = nulls.get(column.name, 0) + list(values).count(None)
+        part.stream.committed()
         if part.finish is not None:
             part.stream.close()
             self._ended.add(task.id)
@@ -403,8 +411,8 @@ class Worker:
         self.report(TaskReport(lease.task_id, ended=ended, message=error))
 
     def _patiently(self, action: Callable[[], Any]) -> Any:
-        """Do something with the database; while it is away, try again for a minute."""
-        deadline = self.clock.monotonic() + DATABASE_PATIENCE_S
+        """Do something with the database; while it is away, try again for `patience_s`."""
+        deadline = self.clock.monotonic() + self.patience_s
         attempt = 0
         while True:
             try:

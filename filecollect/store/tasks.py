@@ -236,22 +236,32 @@ def tasks_waiting_dormant(conn: Connection, source_key: str, *, after: int, limi
 
 
 def claim(
-    conn: Connection, *, owner: str, among: Sequence[int], limit: int, lease_s: float, dead: Collection[str]
+    conn: Connection,
+    *,
+    owner: str,
+    among: Sequence[int] | None,
+    limit: int,
+    lease_s: float,
+    dead: Collection[str],
+    sources: Collection[str] | None = None,
 ) -> list[tuple[Task, bool]]:
-    """Lease up to `limit` claimable tasks of `among` to `owner`, oldest first.
+    """Lease up to `limit` claimable tasks to `owner`: of `among`, oldest first, or any that are due.
+
+    Without `among`, those that wait longest come first, so that none starves; `sources` narrows both.
 
     Returns each task with whether it was taken over without any progress of its dead owner. An
     expired or dead owner's takeover is recorded as an event; one without progress counts an attempt.
     """
-    if not among:
+    if among is not None and not among:
         return []
     claimable = or_(
         and_(task.status == "pending", task.next_run_at <= DatabaseNow()),
         and_(task.status == "running", or_(task.lease_until <= DatabaseNow(), task.owner_id.in_(list(dead)))),
     )
-    rows = conn.execute(
-        select(collection_task).where(task.id.in_(list(among)), claimable).order_by(task.id).limit(limit)
-    ).all()
+    wanted = select(collection_task).where(claimable).limit(limit)
+    wanted = wanted.order_by(task.next_run_at, task.id) if among is None else wanted.where(task.id.in_(among))
+    wanted = wanted if sources is None else wanted.where(task.source_key.in_(sources))
+    rows = conn.execute(wanted if among is None else wanted.order_by(task.id)).all()
     claimed: list[tuple[Task, bool]] = []
     for old in map(from_row, rows):
         taken_over = old.status == "running"
@@ -277,6 +287,24 @@ def claim(
         new = conn.execute(select(collection_task).where(task.id == old.id)).one()
         claimed.append((from_row(new), stuck))
     return claimed
+
+
+def any_claimable(conn: Connection, sources: Collection[str], dead: Collection[str]) -> bool:
+    """Return whether a `claim` of these sources would find something; takes no lock."""
+    claimable = or_(
+        and_(task.status == "pending", task.next_run_at <= DatabaseNow()),
+        and_(task.status == "running", or_(task.lease_until <= DatabaseNow(), task.owner_id.in_(list(dead)))),
+    )
+    return bool(conn.execute(select(exists().where(task.source_key.in_(sources), claimable))).scalar())
+
+
+def wake_dormant(conn: Connection, task_id: int) -> bool:
+    """Make a dormant task due at once."""
+    dormant = (task.id == task_id, task.status == "pending", task.next_run_at.is_(None))
+    done = conn.execute(
+        update(collection_task).where(*dormant).values(next_run_at=DatabaseNow(), updated_at=DatabaseNow())
+    )
+    return done.rowcount == 1
 
 
 def _made_progress(conn: Connection, old: Task) -> bool:

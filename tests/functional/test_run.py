@@ -1,0 +1,238 @@
+"""The daemon tails logs through rotation, restarts and kills: rows = lines, none twice."""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.daemon import Daemon, daemon, wait_until
+
+SOURCE = """
+[source.app]
+paths = ["logs/app.log*"]
+format = "lines"
+settle_s = 0.3
+"""
+
+
+@pytest.fixture
+def logs(tmp_path: Path) -> Path:
+    """A directory for logs."""
+    path = tmp_path / "logs"
+    path.mkdir()
+    return path
+
+
+@pytest.fixture(params=[1, 2], ids=["one process", "two workers"])
+def tail(request: pytest.FixtureRequest, tmp_path: Path, logs: Path) -> Iterator[Daemon]:
+    """A configured daemon, not started."""
+    with daemon(tmp_path, workers=request.param, idle_release_s=2) as one:
+        one.config(SOURCE)
+        yield one
+
+
+def append(path: Path, first: int, last: int) -> None:
+    """Append numbered lines."""
+    with path.open("a") as file:
+        file.writelines(f"line {number:06d} of the log\n" for number in range(first, last + 1))
+
+
+def numbers(tail: Daemon) -> list[int]:
+    """Return the numbers of the lines collected, sorted."""
+    return sorted(int(row[0].split()[1]) for row in tail.sql("SELECT line FROM app"))
+
+
+def test_lines_arrive_while_they_are_written(tail: Daemon, logs: Path) -> None:
+    """A half line waits for its end; SIGTERM ends with 0 and the next start goes on."""
+    append(logs / "app.log", 1, 10)
+    tail.start()
+    tail.wait_for("app", 10)
+    with (logs / "app.log").open("a") as file:
+        file.write("line 000011 of ")
+        file.flush()
+        append(logs / "app.log.other", 50, 59)
+        tail.wait_for("app", 20)
+        file.write("the log\n")
+    tail.wait_for("app", 21)
+    tail.stop()
+    append(logs / "app.log", 12, 20)
+    tail.start()
+    tail.wait_for("app", 30)
+    tail.stop()
+    assert numbers(tail) == [*range(1, 21), *range(50, 60)]
+
+
+def test_rename_and_create(tail: Daemon, logs: Path) -> None:
+    """The renamed file is read to its end, the new one from its start; nothing is read again."""
+    append(logs / "app.log", 1, 100)
+    tail.start()
+    tail.wait_for("app", 100)
+    old = (logs / "app.log").open("a")
+    (logs / "app.log").rename(logs / "app.log.1")
+    old.write("line 000101 of the log\n")
+    old.flush()
+    append(logs / "app.log", 102, 150)
+    old.write("line 000151 of the log\n")
+    old.close()
+    tail.wait_for("app", 151)
+    wait_until(lambda: "renamed" in tail.kinds())
+    wait_until(lambda: tail.sql("SELECT status FROM collection_task WHERE path LIKE '%.1'") == [("succeeded",)])
+    tail.stop()
+    assert numbers(tail) == list(range(1, 152))
+    assert tail.count("collection_task") == 2
+
+
+def test_copytruncate(tail: Daemon, logs: Path) -> None:
+    """The copy continues the old generation; the truncated file is a new one."""
+    append(logs / "app.log", 1, 100)
+    tail.start()
+    tail.wait_for("app", 100)
+    shutil.copyfile(logs / "app.log", logs / "app.log.1")
+    os.truncate(logs / "app.log", 0)
+    append(logs / "app.log", 101, 120)
+    tail.wait_for("app", 120)
+    tail.stop()
+    assert numbers(tail) == list(range(1, 121))
+    assert "lost_bytes" not in tail.kinds()
+
+
+def test_copytruncate_while_stopped_with_unread_lines(tail: Daemon, logs: Path) -> None:
+    """Lines that were only written into the copy are read from there."""
+    append(logs / "app.log", 1, 100)
+    tail.start()
+    tail.wait_for("app", 100)
+    tail.stop()
+    append(logs / "app.log", 101, 150)
+    shutil.copyfile(logs / "app.log", logs / "app.log.1")
+    os.truncate(logs / "app.log", 0)
+    append(logs / "app.log", 151, 170)
+    tail.start()
+    tail.wait_for("app", 170)
+    tail.stop()
+    assert numbers(tail) == list(range(1, 171))
+    assert "lost_bytes" not in tail.kinds()
+
+
+def test_truncated_without_a_copy_reports_lost_bytes(tail: Daemon, logs: Path) -> None:
+    """Bytes that were seen and never read are counted, not guessed away."""
+    append(logs / "app.log", 1, 100)
+    tail.start()
+    tail.wait_for("app", 100)
+    with (logs / "app.log").open("a") as file:
+        file.write("half a line")
+    wait_until(lambda: tail.sql(f"SELECT 1 FROM collection_task WHERE size >= {100 * 23 + 11} OR status = 'pending'"))
+    tail.stop()
+    os.truncate(logs / "app.log", 0)
+    append(logs / "app.log", 101, 110)
+    tail.start()
+    tail.wait_for("app", 110)
+    wait_until(lambda: "lost_bytes" in tail.kinds())
+    lost = tail.sql("SELECT json_extract(detail, '$.bytes') FROM file_event WHERE kind = 'lost_bytes'")
+    tail.stop()
+    assert lost == [(11,)]
+    assert numbers(tail) == list(range(1, 111))
+
+
+def test_several_rotations_in_one_stop(tail: Daemon, logs: Path) -> None:
+    """A chain is caught up oldest first, whatever was rotated how often."""
+    append(logs / "app.log", 1, 50)
+    tail.start()
+    tail.wait_for("app", 50)
+    tail.kill()
+    append(logs / "app.log", 51, 60)
+    for turn in range(3):
+        for number in (2, 1):
+            if (logs / f"app.log.{number}").exists():
+                (logs / f"app.log.{number}").rename(logs / f"app.log.{number + 1}")
+        (logs / "app.log").rename(logs / "app.log.1")
+        append(logs / "app.log", 61 + turn * 10, 70 + turn * 10)
+    tail.start()
+    tail.wait_for("app", 90)
+    tail.stop()
+    assert numbers(tail) == list(range(1, 91))
+    ids = tail.sql("SELECT DISTINCT _task_id, min(line) FROM app GROUP BY 1 ORDER BY 1")
+    assert [row[1] for row in ids] == sorted(row[1] for row in ids)
+
+
+def test_killed_and_restarted_twenty_times(tail: Daemon, logs: Path) -> None:
+    """A writer with half-written lines; the daemon is killed at random moments."""
+    path = logs / "app.log"
+    dice = random.Random(20261201)
+    written = 0
+    with path.open("a", buffering=1) as file:
+        for _ in range(20):
+            tail.start()
+            until = time.monotonic() + dice.uniform(0.3, 1.2)
+            while time.monotonic() < until:
+                written += 1
+                text = f"line {written:06d} of the log\n"
+                cut = dice.randrange(len(text))
+                file.write(text[:cut])
+                file.flush()
+                time.sleep(0.01)
+                file.write(text[cut:])
+            tail.kill()
+    tail.start()
+    tail.wait_for("app", written)
+    tail.stop()
+    assert numbers(tail) == list(range(1, written + 1))
+
+
+def test_deleted_while_open_is_read_to_its_end_and_let_go(tail: Daemon, logs: Path) -> None:
+    """The handle of a deleted file does not keep its disk space."""
+    append(logs / "app.log", 1, 10)
+    tail.start()
+    tail.wait_for("app", 10)
+    with (logs / "app.log").open("a") as file:
+        (logs / "app.log").unlink()
+        file.write("line 000011 of the log\n")
+    tail.wait_for("app", 11)
+    wait_until(lambda: tail.sql("SELECT status FROM collection_task") == [("succeeded",)])
+    tail.stop()
+
+
+def test_replaced_by_rename_over_the_old_name(tail: Daemon, logs: Path) -> None:
+    """The old file is read to its end, then the new one from its start."""
+    append(logs / "app.log", 1, 10)
+    tail.start()
+    tail.wait_for("app", 10)
+    append(logs / "app.log", 11, 12)
+    append(logs / "new.tmp", 13, 20)
+    (logs / "new.tmp").rename(logs / "app.log")
+    tail.wait_for("app", 20)
+    tail.stop()
+    assert numbers(tail) == list(range(1, 21))
+
+
+def test_from_end_skips_what_is_there(tmp_path: Path, logs: Path) -> None:
+    """Existing files are entered at their last line end, visibly; later ones are read whole."""
+    append(logs / "app.log", 1, 10)
+    with daemon(tmp_path, "--from-end") as tail:
+        tail.config(SOURCE)
+        tail.start()
+        wait_until(lambda: "skipped_start_at_end" in tail.kinds())
+        append(logs / "app.log", 11, 12)
+        append(logs / "app.log.new", 13, 14)
+        tail.wait_for("app", 4)
+        tail.stop()
+        assert numbers(tail) == [11, 12, 13, 14]
+        assert tail.sql("SELECT start_offset, end_offset, kind FROM committed_batch ORDER BY task_id, seq LIMIT 1") == [
+            (0, 230, "skipped")
+        ]
+
+
+def test_ctrl_c_ends_with_130(tail: Daemon, logs: Path) -> None:
+    """At a batch boundary, nothing marked as finished."""
+    append(logs / "app.log", 1, 10)
+    tail.start()
+    tail.wait_for("app", 10)
+    assert tail.signal(signal.SIGINT) == 130
+    assert tail.sql("SELECT status, owner_id FROM collection_task") == [("pending", None)]
+    tail.check()
