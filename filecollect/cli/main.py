@@ -29,7 +29,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "check": ("preview:check", "Check the config: what each source matches, what overlaps."),
     "preview": ("preview:preview", "Show what files would become; no database."),
     "backfill": ("backfill:backfill", "Load files into the database, once: one bounded round."),
-    "run": ("run:run", "Follow files and load finished drops as they come, until told to stop."),
+    "run": ("run:run", "Follow files and load drops as they come, until stopped."),
     "status": ("status:status", "Show sources, open tasks and workers."),
     "sources": ("", "What was decided about each source."),
     "tasks": ("", "The files, their positions and states."),

@@ -30,7 +30,7 @@ SIGINT, SIGTERM = 2, 15
 @click.option("--no-config", is_flag=True, help="Ignore any config file.")
 @common_options
 def run(ctx: Context, paths: tuple[str, ...], from_end: bool, **options: Any) -> None:
-    """Follow files and load finished drops as they come, until told to stop."""
+    """Follow files and load drops as they come, until stopped."""
     options |= {"delimiter": None, "no_header": False, "encoding": None, "nulls": (), "dry_run": False, "alter": False}
     call, url = make_call(ctx, paths, options, follow=True)
     if not call.paths and not call.configured:
