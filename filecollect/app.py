@@ -48,7 +48,7 @@ class Round:
         worker = call.config.worker if call.config else WorkerSettings()
         self.settings = with_workers(worker, call.workers)
         self.host = this_host(self.settings.host)
-        self.files = LocalFileSystem(follow_symlinks=call.base.follow_symlinks)
+        self.files = LocalFileSystem()
         self.scanner = Scanner(call)
         self.plans: dict[str, Plan] = {}
 
@@ -105,7 +105,6 @@ class Round:
             self.plans,
             self.settings,
             tuple(ids),
-            self.call.base.follow_symlinks,
         )
 
     def _work(
@@ -151,7 +150,7 @@ def _checkpoint(engine: Engine) -> None:
 
 def assignment_only(call: Call, engine: Engine | None) -> tuple[Assignment, list[Found]]:
     """Return how files would be assigned, for `preview`; nothing is written."""
-    files = LocalFileSystem(follow_symlinks=call.base.follow_symlinks)
+    files = LocalFileSystem()
     scan = find(call.paths, base=str(call.cwd), exclude=call.base.exclude, never=frozenset(call.never))
     if scan.missing:
         raise UsageError("no such file or directory", path=scan.missing[0])

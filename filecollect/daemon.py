@@ -37,9 +37,8 @@ def run(url: str, call: Call, say: Say, should_stop: Callable[[], bool], *, from
         upgrade(engine)
         watch.start()
         workers = settings.worker_count(sqlite=bool(sqlite_files(url)))
-        follow = call.base.follow_symlinks
-        crew = crew_for(engine, url, settings, workers, should_stop, follow_symlinks=follow)
-        files = LocalFileSystem(follow_symlinks=follow)
+        crew = crew_for(engine, url, settings, workers, should_stop)
+        files = LocalFileSystem()
         host = this_host(settings.host)
         supervisor = Supervisor(engine, files, clock, host, settings, scanner, crew, watch, say, from_end=from_end)
         crew.start()

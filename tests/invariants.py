@@ -9,6 +9,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import os
 import sqlite3
 from contextlib import closing
 from pathlib import Path
@@ -99,7 +100,7 @@ def _tiles(conn: sqlite3.Connection, task: sqlite3.Row) -> None:
 def _content(task: sqlite3.Row) -> bytes | None:
     """Return what the task read, None when the file holds other content now."""
     try:
-        content = Path(unquote_to_bytes(task["path"]).decode()).read_bytes()
+        content = Path(os.fsdecode(unquote_to_bytes(task["path"]))).read_bytes()
     except OSError:
         return None
     length = task["head_length"] or 0

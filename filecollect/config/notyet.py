@@ -15,7 +15,6 @@ from filecollect.config.wording import show
 ACTED_ON_FORMATS = frozenset({"auto", "csv", "jsonl", "lines"})
 
 _TABLE: tuple[tuple[str, Callable[[SourceSettings], object]], ...] = (
-    ("start", lambda source: source.start == "end"),
     ("ready.marker", lambda source: isinstance(source.ready, Ready) and source.ready.marker),
     ("ready.closed", lambda source: source.ready == "closed"),
     ("after", lambda source: source.after not in (None, "keep")),
@@ -29,8 +28,6 @@ _TABLE: tuple[tuple[str, Callable[[SourceSettings], object]], ...] = (
     ("path_columns", lambda source: source.path_columns),
     ("sinks", lambda source: source.sinks),
     ("shared", lambda source: source.shared),
-    ("ignore_older_s", lambda source: source.ignore_older_s),
-    ("final_after_s", lambda source: source.final_after_s),
     ("quarantine_stop", lambda source: source.quarantine_stop),
     ("outbox_limit", lambda source: source.outbox_limit),
 )

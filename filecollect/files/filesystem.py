@@ -12,7 +12,7 @@ from __future__ import annotations
 import errno
 import os
 import stat as st
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Protocol, Self
 
@@ -72,24 +72,61 @@ def unavailable(path: str, problem: OSError) -> FileUnavailable:
     return FileUnavailable(said, path=path)
 
 
+def _enter(root: str, path: str) -> tuple[int, str]:
+    """Return a descriptor of the directory of `path`, reached from `root` without any link, and the last name.
+
+    The user chose the root; what lies below may belong to anybody, who could put a link in the place of
+    a directory between two looks at it.
+    """
+    *directories, name = path[len(root) :].lstrip("/").split("/")
+    flags = os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC
+    here = os.open(root, flags)
+    for one in directories:
+        try:
+            below = os.open(one, flags | os.O_NOFOLLOW, dir_fd=here)
+        finally:
+            os.close(here)
+        here = below
+    return here, name
+
+
+def _has_link(path: str, root: str | None) -> bool:
+    while True:
+        if os.path.islink(path):
+            return True
+        path = os.path.dirname(path)
+        if root is None or len(path) <= len(root):
+            return False
+
+
 class FileHandle:
     """An open regular file."""
 
-    def __init__(self, path: str | bytes, *, follow_symlinks: bool) -> None:
+    def __init__(self, path: str | bytes, *, follow_symlinks: bool, root: str | None = None) -> None:
+        """Open `path`; without following links, no directory below `root` is entered through one either."""
         path = os.fsdecode(path)
         self.path = path
         flags = os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NONBLOCK", 0)
         if not follow_symlinks:
             flags |= getattr(os, "O_NOFOLLOW", 0)
+        directory: int | None = None
         try:
-            self._refuse(os.stat(path) if follow_symlinks else os.lstat(path))
-            self._file = open(path, "rb", buffering=0, opener=lambda name, _: os.open(name, flags))  # noqa: SIM115
+            name = path
+            if root is not None and not follow_symlinks:
+                directory, name = _enter(root, path)
+            self._refuse(os.stat(name, dir_fd=directory, follow_symlinks=follow_symlinks))
+            self._file = open(  # noqa: SIM115
+                name, "rb", buffering=0, opener=lambda name, _: os.open(name, flags, dir_fd=directory)
+            )
         except OSError as problem:
-            if problem.errno == errno.ELOOP and not follow_symlinks and os.path.islink(path):
+            if problem.errno in {errno.ELOOP, errno.ENOTDIR} and not follow_symlinks and _has_link(path, root):
                 raise SpecialFile("a symbolic link is not followed", path=path) from problem
             if isinstance(problem, IsADirectoryError):
                 raise SpecialFile("a directory, not a regular file", path=path) from problem
             raise unavailable(path, problem) from problem
+        finally:
+            if directory is not None:
+                os.close(directory)
         try:
             self._refuse(os.fstat(self._file.fileno()))
         except BaseException:
@@ -146,6 +183,9 @@ class FileHandle:
 class FileSystem(Protocol):
     """What is needed of a file system."""
 
+    def trusting(self, roots: Iterable[str], *, follow_symlinks: bool) -> FileSystem:
+        """Return this file system with links followed, or with none followed below `roots`."""
+
     def open(self, path: str | bytes) -> FileHandle:
         """Open a regular file; raise FileUnavailable."""
 
@@ -162,12 +202,19 @@ class FileSystem(Protocol):
 class LocalFileSystem:
     """The machine's own file system."""
 
-    def __init__(self, *, follow_symlinks: bool = False) -> None:
+    def __init__(self, *, follow_symlinks: bool = False, roots: Iterable[str] = ()) -> None:
         self.follow_symlinks = follow_symlinks
+        self.roots = sorted({root.rstrip("/") for root in roots}, key=len, reverse=True)
+
+    def trusting(self, roots: Iterable[str], *, follow_symlinks: bool) -> FileSystem:
+        """Return this file system with links followed, or with none followed below `roots`."""
+        return LocalFileSystem(follow_symlinks=follow_symlinks, roots=roots)
 
     def open(self, path: str | bytes) -> FileHandle:
         """Open a regular file; raise FileUnavailable."""
-        return FileHandle(path, follow_symlinks=self.follow_symlinks)
+        path = os.fsdecode(path)
+        root = next((root for root in self.roots if path.startswith(root + "/")), None)
+        return FileHandle(path, follow_symlinks=self.follow_symlinks, root=root)
 
     def stat(self, path: str | bytes) -> FileStat:
         """Return the facts of what the path leads to; raise FileUnavailable."""

@@ -25,6 +25,7 @@ from dataclasses import dataclass, field
 from filecollect.files.filesystem import FileStat
 from filecollect.files.paths import absolute
 
+NOT_FOLLOWED = "a symbolic link is not followed; follow_symlinks = true does (/var/log/containers needs it)"
 TEMPORARY = re.compile(r".*\.(tmp|part|swp|crdownload)|\.~.*", re.IGNORECASE | re.DOTALL)
 _MAGIC = re.compile(r"[*?\[]")
 _NOT_THERE = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG})
@@ -198,9 +199,7 @@ class _Scanner:
             before = self.found.get(path)
             self.found[path] = Found(path, facts, explicit or (before is not None and before.explicit))
         else:
-            self.odd[path] = (
-                "a symbolic link is not followed" if facts.is_symlink else "not a regular file (FIFO, socket or device)"
-            )
+            self.odd[path] = NOT_FOLLOWED if facts.is_symlink else "not a regular file (FIFO, socket or device)"
         return True
 
     def walk(self, top: str, glob: _Glob) -> int:
@@ -341,3 +340,9 @@ def roots(patterns: Sequence[str], base: str) -> list[tuple[str, bool]]:
             top, parts = _cut(pattern, base)
             found.append((top, len(parts) > 1 or parts == ["**"]))
     return found
+
+
+def literal_root(pattern: str) -> str:
+    """Return the part of an absolute pattern that stands before its first wildcard, as a directory."""
+    magic = _MAGIC.search(pattern)
+    return pattern if magic is None else pattern[: magic.start()].rpartition("/")[0] or "/"

@@ -20,6 +20,7 @@ from filecollect.domain.families import families
 from filecollect.errors import FilecollectError, Unsupported
 from filecollect.files.filesystem import FileSystem
 from filecollect.files.finder import Found
+from filecollect.files.holes import end_of_hole
 from filecollect.files.magic import compression, looks_binary, unsupported_kind
 from filecollect.files.paths import os_path, stored_path
 from filecollect.parse.infer import Inference
@@ -135,7 +136,7 @@ class Assigner:
         configured: bool = False,
     ) -> None:
         self.engine = engine
-        self.files = files
+        self.files = files.trusting((), follow_symlinks=base.follow_symlinks)
         self.base = base
         self.wanted = wanted
         self.changes = changes
@@ -176,7 +177,7 @@ class Assigner:
         path = stored_path(found.path)
         try:
             with self.files.open(os_path(path)) as handle:
-                refused = unreadable(handle.read_at(0, 4096), found, path)
+                refused = unreadable(handle.read_at(end_of_hole(handle, 0, handle.stat().size), 4096), found, path)
         except FilecollectError as problem:
             refused = Refused(path, "failed", problem.code, problem.message)
         if refused is not None:

@@ -26,7 +26,7 @@ from filecollect.pipeline.assign import Assignment, Refused
 from filecollect.pipeline.discover import Discoverer
 from filecollect.pipeline.plan import Plan
 from filecollect.pipeline.prepare import check_table, create_source
-from filecollect.pipeline.reconcile import reconcile
+from filecollect.pipeline.reconcile import orphans, settle
 from filecollect.pipeline.record import Decision
 from filecollect.pipeline.report import TaskReport
 from filecollect.store.engine import reading, transaction
@@ -151,7 +151,8 @@ class Backfill:
     def _discover(self, plan: Plan, found: Sequence[Found], dry_run: bool) -> None:
         stats = {stored_path(one.path): one.stat for one in found}
         ordered = age_order([(path, stat.mtime_ns) for path, stat in stats.items()])
-        discoverer = Discoverer(self.engine, self.files, self.clock, self.host, plan)
+        at_end = plan.created and plan.settings.start == "end"
+        discoverer = Discoverer(self.engine, self.files, self.clock, self.host, plan, at_end=at_end)
         if dry_run and plan.created:
             decisions = [
                 Decision(path, plan.source_key, "loaded", size=stats[path].size, work=False) for path, _ in ordered
@@ -160,7 +161,8 @@ class Backfill:
             decisions = discoverer.discover([(path, stats[path]) for path, _ in ordered], dry_run=dry_run)
         if not dry_run:
             undecided = {decision.of for decision in decisions if decision.of is not None}
-            reconcile(self.engine, self.files, plan, present=stats, undecided=undecided, wait_s=0)
+            left = orphans(self.engine, self.files, plan, present=stats, undecided=undecided)
+            settle(self.engine, plan, left)
         for decision in decisions:
             result = FileResult(
                 decision.path,

@@ -72,12 +72,11 @@ class LocalCrew:
         settings: WorkerSettings,
         should_stop: Callable[[], bool],
         *,
-        follow_symlinks: bool,
         clock: Clock | None = None,
         most_open: int | None = None,
     ) -> None:
         self.news: list[TaskReport] = []
-        files = LocalFileSystem(follow_symlinks=follow_symlinks)
+        files = LocalFileSystem()
         self.clock = clock or SystemClock()
         self.tailer = Tailer(
             engine,
@@ -139,7 +138,6 @@ class _Orders:
 
     url: str
     settings: WorkerSettings
-    follow_symlinks: bool
 
 
 def _child(orders: _Orders, pipe: Connection) -> None:
@@ -154,7 +152,7 @@ def _child(orders: _Orders, pipe: Connection) -> None:
 
     engine = open_engine(orders.url, durability=orders.settings.durability)
     try:
-        files = LocalFileSystem(follow_symlinks=orders.follow_symlinks)
+        files = LocalFileSystem()
         host = this_host(orders.settings.host)
         tailer = Tailer(engine, files, SystemClock(), host, orders.settings, pipe.send, should_stop)
         tailer.begin()
@@ -182,8 +180,8 @@ def _child(orders: _Orders, pipe: Connection) -> None:
 class ProcessCrew:
     """Several workers, each a process of its own; only the supervisor checkpoints the database's log."""
 
-    def __init__(self, url: str, settings: WorkerSettings, workers: int, *, follow_symlinks: bool) -> None:
-        self.orders = _Orders(url, settings, follow_symlinks)
+    def __init__(self, url: str, settings: WorkerSettings, workers: int) -> None:
+        self.orders = _Orders(url, settings)
         self.workers = workers
         self.context = multiprocessing.get_context("forkserver")
         self.context.set_forkserver_preload(["filecollect.pipeline.crew"])
@@ -271,10 +269,8 @@ def crew_for(
     settings: WorkerSettings,
     workers: int,
     should_stop: Callable[[], bool],
-    *,
-    follow_symlinks: bool,
 ) -> LocalCrew | ProcessCrew:
     """Return one worker in this process, or several in their own."""
     if workers == 1:
-        return LocalCrew(engine, settings, should_stop, follow_symlinks=follow_symlinks)
-    return ProcessCrew(url, settings, workers, follow_symlinks=follow_symlinks)
+        return LocalCrew(engine, settings, should_stop)
+    return ProcessCrew(url, settings, workers)

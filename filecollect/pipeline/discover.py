@@ -66,12 +66,12 @@ class Discoverer:
         at_end: bool = False,
     ) -> None:
         self.engine = engine
-        self.files = files
+        self.files = plan.files(files)
         self.clock = clock
         self.host = host
         self.plan = plan
         self.endless = endless and plan.settings.follow
-        self.recorder = Recorder(files, clock, plan, endless=self.endless, at_end=at_end)
+        self.recorder = Recorder(self.files, clock, plan, endless=self.endless, at_end=at_end)
 
     def discover(self, found: Sequence[tuple[str, FileStat]], *, dry_run: bool = False) -> list[Decision]:
         """Return one decision for each found file, given oldest first; record them unless `dry_run`."""

@@ -18,6 +18,7 @@ from filecollect.errors import Replaced
 from filecollect.files.filesystem import FileHandle, FileStat, FileSystem
 from filecollect.files.fingerprint import ChainDigest, digest, guard, head_at, proves
 from filecollect.files.fingerprint import hasher as new_hasher
+from filecollect.files.holes import end_of_hole
 from filecollect.files.paths import os_path
 from filecollect.files.reader import PlainReader
 from filecollect.parse.api import Parsed, Tail
@@ -29,8 +30,6 @@ YOUNG_S = 5.0
 """A file younger than this may still be written: a last record that does not parse is left."""
 EXTENDED_BYTES = 1024 * 1024
 """A ledger row is extended only up to this size."""
-NUL_RUN = 64
-"""So many NULs at the very start are the hole that a writer left behind after a truncation."""
 SMALLEST_READ = 64 * 1024
 SKIP_READ = 1024 * 1024
 
@@ -164,6 +163,7 @@ class Stream:
         if grown:
             self.bound = self.reader.bound = self.stat.size
             if self.head.length < HEAD_LENGTHS[-1]:
+                self._prove(self.checkpoint, self.head)
                 self.head = self._head()
         return grown
 
@@ -201,9 +201,10 @@ class Stream:
     def _head(self) -> Proof:
         return head_at(self.handle, head_length(self.bound))
 
-    def prove(self, checkpoint: Checkpoint) -> None:
-        """Prove once more that the open file holds what was parsed; raise Replaced."""
-        self._prove(checkpoint, self.head)
+    def prove(self, step: Step) -> None:
+        """Prove once more that the open file holds what was parsed and what stands before it; raise Replaced."""
+        self._prove(step.old, self.head)
+        self._prove(step.new, self.head)
 
     def completed_record(self) -> bool:
         """Return whether the last record, emitted without its end, has been continued meanwhile."""
@@ -229,7 +230,7 @@ class Stream:
         """
         if self.finished:
             return None
-        if self.checkpoint.offset == 0 and not self.buffer:
+        if self.checkpoint.offset == self.task.start_offset and not self.buffer:
             skipped = self._skip_nuls()
             if skipped is not None:
                 return skipped
@@ -332,22 +333,10 @@ class Stream:
         return replace(piece, extends=Extension(row.start, self._next_row.hasher.hexdigest()))
 
     def _skip_nuls(self) -> Step | None:
-        """Pass over the hole that a writer without O_APPEND leaves at the start of a truncated file.
-
-        Holes are found by the file system, not read. None when the file begins with data, or holds
-        nothing else yet.
-        """
+        """Pass over a hole at the start of the generation; None when there is none, or nothing else yet."""
         old = self.checkpoint
-        if self.reader.codec != "plain" or self.reader.read(0, NUL_RUN) != bytes(NUL_RUN):
-            return None
-        position = self.handle.data_from(0, self.bound)
-        while position < self.bound:
-            data = self.reader.read(position, SKIP_READ)
-            rest = data.lstrip(b"\0")
-            position += len(data) - len(rest)
-            if rest or not data:
-                break
-        if position >= self.bound:
+        position = end_of_hole(self.handle, old.offset, self.bound) if self.reader.codec == "plain" else old.offset
+        if position in (old.offset, self.bound):
             return None
         self.read_to = position
         self.checkpoint = old.moved(
@@ -355,7 +344,7 @@ class Stream:
         )
         self.chain = ChainDigest.resume(self.handle, self.checkpoint.chain, position)
         self._next_row = None
-        span = Span(0, position, 1, 0, 0, 0, "", "skipped")
+        span = Span(old.offset, position, old.lines + 1, 0, 0, 0, "", "skipped")
         return Step(old, self.checkpoint, (Piece(span, Records([[] for _ in self.plan.layout.columns])),))
 
     def _too_long(self, old: Checkpoint) -> Step:

@@ -15,12 +15,27 @@ from sqlalchemy import Connection
 from filecollect.config import SourceSettings
 from filecollect.domain.columns import Column, Layout
 from filecollect.errors import UsageError
+from filecollect.files.filesystem import FileSystem
+from filecollect.files.finder import literal_root
 from filecollect.parse.spec import Spec
 from filecollect.store.destination import Destination
 from filecollect.store.sources import StoredSource, change_source_config
 
 TUNING = frozenset(
-    {"batch_rows", "batch_bytes", "batch_wait_ms", "paths", "exclude", "settle_s", "duplicates", "follow_symlinks"}
+    {
+        "batch_rows",
+        "batch_bytes",
+        "batch_wait_ms",
+        "paths",
+        "exclude",
+        "settle_s",
+        "duplicates",
+        "follow_symlinks",
+        "start",
+        "ready",
+        "ignore_older_s",
+        "final_after_s",
+    }
 )
 """Settings that change no stored value: a new one simply takes effect."""
 ITEMS = "collected_item"
@@ -38,6 +53,11 @@ class Plan:
     destination: Destination
     inferred: bool
     created: bool = False
+
+    def files(self, files: FileSystem) -> FileSystem:
+        """Return the file system as this source may use it."""
+        roots = [literal_root(path) for path in self.settings.paths if path.startswith("/")]
+        return files.trusting(roots, follow_symlinks=self.settings.follow_symlinks)
 
     @property
     def layout(self) -> Layout:

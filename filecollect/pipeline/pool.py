@@ -38,7 +38,6 @@ class Job:
     plans: Mapping[str, Plan]
     settings: WorkerSettings
     ids: tuple[int, ...]
-    follow_symlinks: bool
 
 
 class WorkerDied(FilecollectError):
@@ -52,7 +51,7 @@ def work_here(job: Job, report: Report, should_stop: Callable[[], bool]) -> None
     """Work through a job in this process, which then also checkpoints the database's log."""
     engine = open_engine(job.url, durability=job.settings.durability, checkpointer=True)
     try:
-        files = LocalFileSystem(follow_symlinks=job.follow_symlinks)
+        files = LocalFileSystem()
         host = this_host(job.settings.host)
         Worker(engine, files, SystemClock(), host, job.plans, job.settings, report, should_stop).run(job.ids)
     finally:
@@ -67,7 +66,7 @@ def _child(job: Job, pipe: Connection) -> None:
     failpoints.arm()
     engine = open_engine(job.url, durability=job.settings.durability)
     try:
-        files = LocalFileSystem(follow_symlinks=job.follow_symlinks)
+        files = LocalFileSystem()
         host = this_host(job.settings.host)
 
         def should_stop() -> bool:

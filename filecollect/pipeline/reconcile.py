@@ -5,16 +5,17 @@ A followed generation ends in one of these ways; which one is known only when no
     its path is taken by a newer generation, or empty, and everything known of it was read -> succeeded
     ... and bytes of it were seen but not read -> gone, with `lost_bytes` (the known minimum)
 
-Nothing is settled while an undecided file may be its copy, within `settle_s` of its last change, or when
-the directory above it is missing, too: a whole root that is gone is an unmounted volume, not a deletion.
+Nothing is settled while an undecided file may be its copy, or when the directory above it is missing,
+too: a whole root that is gone is an unmounted volume, not a deletion. A daemon settles only what was an
+orphan at an earlier scan already, at least `settle_s` ago, because files move while they are listed.
 A file that comes back continues at the same offset.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Collection
-from datetime import timedelta
+from collections.abc import Collection, Iterable
+from contextlib import suppress
 
 from sqlalchemy import Connection, Engine, null
 
@@ -24,50 +25,50 @@ from filecollect.files.filesystem import FileMissing, FileSystem
 from filecollect.files.fingerprint import proves
 from filecollect.files.paths import os_path
 from filecollect.pipeline.plan import Plan
-from filecollect.store.engine import db_now, reading, transaction
+from filecollect.store.engine import reading, transaction
 from filecollect.store.events import add_events
 from filecollect.store.tasks import Task, change_task, tasks_at_paths, tasks_waiting_dormant
 
 CHUNK = 500
 
 
-def reconcile(
-    engine: Engine,
-    files: FileSystem,
-    plan: Plan,
-    *,
-    present: Collection[str],
-    undecided: Collection[int],
-    wait_s: float,
-) -> int:
-    """Settle a source's tasks that nothing can continue; return how many.
+def orphans(
+    engine: Engine, files: FileSystem, plan: Plan, *, present: Collection[str], undecided: Collection[int]
+) -> list[Task]:
+    """Return a source's tasks whose bytes no file of a scan holds, and that nobody works on.
 
     `present` are the stored paths of the scan, `undecided` the tasks that a file may be a copy of.
     """
-    settled, after = 0, 0
+    found: list[Task] = []
+    after = 0
+    files = plan.files(files)
     while True:
         with reading(engine) as conn:
             tasks = tasks_waiting_dormant(conn, plan.source_key, after=after, limit=CHUNK)
             if not tasks:
-                return settled
+                return found
             after = tasks[-1].id
             newest = tasks_at_paths(conn, plan.source_key, [task.path for task in tasks])
-            due = db_now(conn) - timedelta(seconds=wait_s)
         for task in tasks:
             superseded = newest[task.path].id != task.id
             if task.id in undecided or (task.path in present and not superseded):
                 continue
-            if task.updated_at is not None and task.updated_at > due:
-                continue
-            if _is_at_its_path(files, task, superseded):
-                continue
-            with transaction(engine) as conn:
-                settled += _settle(conn, plan, task)
+            if not _may_be_there(files, task, superseded):
+                found.append(task)
 
 
-def _is_at_its_path(files: FileSystem, task: Task, superseded: bool) -> bool:
-    """Return whether the task's bytes may still be at its path, or nothing can be said."""
+def settle(engine: Engine, plan: Plan, tasks: Iterable[Task]) -> None:
+    """End tasks that nothing can continue, each as it deserves."""
+    for task in tasks:
+        with transaction(engine) as conn:
+            _settle(conn, plan, task)
+
+
+def _may_be_there(files: FileSystem, task: Task, superseded: bool) -> bool:
+    """Return whether the task's bytes may be at its path, or beside it under another name, or nothing is known."""
     path = os_path(task.path)
+    if _has_moved(files, path, task):
+        return True
     try:
         with files.open(path) as handle:
             position = task.position
@@ -78,6 +79,21 @@ def _is_at_its_path(files: FileSystem, task: Task, superseded: bool) -> bool:
         return not os.path.isdir(os.path.dirname(path))
     except FileUnavailable:
         return True
+
+
+def _has_moved(files: FileSystem, path: str, task: Task) -> bool:
+    """Return whether the task's file stands under another name in the same directory: the scan came too early."""
+    directory = os.path.dirname(path)
+    with suppress(FileUnavailable, OSError):
+        for entry in files.scandir(directory):
+            if entry.path != path and entry.inode() == task.inode:
+                return _begins_alike(files, entry.path, task)
+    return False
+
+
+def _begins_alike(files: FileSystem, path: str, task: Task) -> bool:
+    with files.open(path) as handle:
+        return handle.stat().size >= task.head.length and proves(handle, task.head, task.head.length)
 
 
 def _settle(conn: Connection, plan: Plan, task: Task) -> bool:

@@ -11,7 +11,7 @@ neither a read nor a statement: it is compared with what is kept here in memory.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -32,7 +32,7 @@ from filecollect.pipeline.crew import Crew, Told
 from filecollect.pipeline.discover import Discoverer
 from filecollect.pipeline.plan import Plan
 from filecollect.pipeline.prepare import check_table, create_source
-from filecollect.pipeline.reconcile import reconcile
+from filecollect.pipeline.reconcile import orphans, settle
 from filecollect.pipeline.record import Decision
 from filecollect.pipeline.report import TaskReport
 from filecollect.pipeline.scan import Group, Scanner
@@ -134,6 +134,7 @@ class Supervisor:
         self.known: dict[str, _Known] = {}
         self.paths: dict[int, str] = {}
         self.held: set[int] = set()
+        self.orphans: dict[int, float] = {}
         self.first = True
         self.scan_at = 0.0
         self._scanned_at = 0.0
@@ -181,12 +182,26 @@ class Supervisor:
                     undecided.add(decision.of)
         for path in self.known.keys() - present:
             del self.known[path]
-        for plan in list(self.plans.values()):
-            wait_s = max(plan.settings.settle_s, 0.1)
-            reconcile(self.engine, self.files, plan, present=present, undecided=undecided, wait_s=wait_s)
+        self._settle(present, undecided)
         self.first = False
         self._scanned_at = self.clock.monotonic()
         self.crew.tell(Told(poke=work, sources=frozenset(self.plans)))
+
+    def _settle(self, present: Collection[str], undecided: Collection[int]) -> None:
+        """End the generations that nothing continues, once they have been without a file for long enough."""
+        now = self.clock.monotonic()
+        still: dict[int, float] = {}
+        for plan in self.plans.values():
+            wait_s = max(plan.settings.settle_s, SOON_S)
+            ripe = []
+            for task in orphans(self.engine, self.files, plan, present=present, undecided=undecided):
+                still[task.id] = self.orphans.get(task.id, now)
+                if now - still[task.id] >= wait_s:
+                    ripe.append(task)
+                else:
+                    self._soon(wait_s)
+            settle(self.engine, plan, ripe)
+        self.orphans = still
 
     def _interval(self) -> float:
         return self.settings.rescan_s if self.watch.complete else min(LOOK_S, self.settings.rescan_s)

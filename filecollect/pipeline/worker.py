@@ -189,7 +189,7 @@ class Worker:
 
     def _open(self, task: Task, lease: Lease) -> Stream:
         plan = self.plans[task.source_key]
-        stream = Stream(self.files, task, plan, now=self.clock.time())
+        stream = Stream(plan.files(self.files), task, plan, now=self.clock.time())
         return self._complete_record(stream, lease) if stream.completed_record() else stream
 
     def _complete_record(self, stream: Stream, lease: Lease) -> Stream:
@@ -201,7 +201,7 @@ class Worker:
         finally:
             stream.close()
         (again,) = self._reload(task.id)
-        return Stream(self.files, again, stream.plan, now=self.clock.time())
+        return Stream(stream.plan.files(self.files), again, stream.plan, now=self.clock.time())
 
     def _reload(self, task_id: int) -> list[Task]:
         with transaction(self.engine) as conn:
@@ -270,7 +270,7 @@ class Worker:
 
     def _still_proven(self, part: _Part) -> bool:
         try:
-            part.stream.prove(part.step.new)
+            part.stream.prove(part.step)
         except FilecollectError as problem:
             part.stream.close()
             self._failed(part.stream.task, part.lease, problem)
@@ -297,6 +297,17 @@ class Worker:
             finish=part.finish,
             content_digest=stream.chain.final() if done else None,
             supersedes=self._supersedes(stream) if done else (),
+            events=tuple(
+                FileEvent(
+                    "skipped",
+                    task.path,
+                    task.source_key,
+                    task.id,
+                    {"bytes": piece.span.end - piece.span.start, "offset": piece.span.start, "why": "a hole of NULs"},
+                )
+                for piece in part.step.pieces
+                if piece.span.kind == "skipped"
+            ),
         )
 
     def _supersedes(self, stream: Stream) -> tuple[int, ...]:

@@ -236,3 +236,154 @@ def test_ctrl_c_ends_with_130(tail: Daemon, logs: Path) -> None:
     assert tail.signal(signal.SIGINT) == 130
     assert tail.sql("SELECT status, owner_id FROM collection_task") == [("pending", None)]
     tail.check()
+
+
+def test_a_start_at_the_end_is_only_for_the_very_first_scan(tmp_path: Path, logs: Path) -> None:
+    """`start = "end"`: what appears while the daemon is stopped is read whole."""
+    append(logs / "app.log", 1, 10)
+    with daemon(tmp_path) as tail:
+        tail.config(SOURCE + 'start = "end"\n')
+        tail.start()
+        wait_until(lambda: "skipped_start_at_end" in tail.kinds())
+        append(logs / "app.log", 11, 12)
+        tail.wait_for("app", 2)
+        tail.stop()
+        append(logs / "app.log.2", 21, 25)
+        tail.start()
+        tail.wait_for("app", 7)
+        tail.stop()
+        assert numbers(tail) == [11, 12, 21, 22, 23, 24, 25]
+
+
+def test_old_files_are_left_until_they_are_written_to(tmp_path: Path, logs: Path) -> None:
+    """`ignore_older_s`: a visible skip; a line more and the file is read from its start."""
+    append(logs / "app.log", 1, 3)
+    append(logs / "app.log.old", 101, 103)
+    os.utime(logs / "app.log.old", (1_700_000_000, 1_700_000_000))
+    with daemon(tmp_path) as tail:
+        tail.config(SOURCE + "ignore_older_s = 3600\n")
+        tail.start()
+        tail.wait_for("app", 3)
+        assert tail.sql("SELECT status, path FROM collection_task WHERE status = 'skipped'") == [
+            ("skipped", str(logs / "app.log.old"))
+        ]
+        append(logs / "app.log.old", 104, 104)
+        tail.wait_for("app", 7)
+        tail.stop()
+        assert numbers(tail) == [1, 2, 3, 101, 102, 103, 104]
+
+
+def test_a_last_line_without_an_end_is_final_after_a_quiet_time(tmp_path: Path, logs: Path) -> None:
+    """`final_after_s`: emitted once; completed later after all, its row is replaced."""
+    (logs / "app.log").write_text("line 000001 of the log\nline 000002 of")
+    with daemon(tmp_path) as tail:
+        tail.config(SOURCE + "final_after_s = 0.5\n")
+        tail.start()
+        tail.wait_for("app", 2)
+        with (logs / "app.log").open("a") as file:
+            file.write(" the log\nline 000003 of the log\n")
+        tail.wait_for("app", 3)
+        tail.stop()
+        assert tail.sql("SELECT line FROM app ORDER BY _offset") == [
+            (f"line {number:06d} of the log",) for number in (1, 2, 3)
+        ]
+        assert "record_completed" in tail.kinds()
+
+
+def test_names_swapped(tail: Daemon, logs: Path) -> None:
+    """Two live files exchange their names: each generation goes on under its new one."""
+    append(logs / "app.log.a", 1, 20)
+    append(logs / "app.log.b", 101, 120)
+    tail.start()
+    tail.wait_for("app", 40)
+    (logs / "app.log.a").rename(logs / "swap")
+    (logs / "app.log.b").rename(logs / "app.log.a")
+    (logs / "swap").rename(logs / "app.log.b")
+    append(logs / "app.log.a", 121, 125)
+    append(logs / "app.log.b", 21, 25)
+    tail.wait_for("app", 50)
+    tail.stop()
+    assert numbers(tail) == [*range(1, 26), *range(101, 126)]
+    assert tail.count("collection_task") == 2
+
+
+def test_a_path_missing_for_a_moment(tail: Daemon, logs: Path) -> None:
+    """Moved out of the paths and back: nothing is lost or read again, and nothing is called gone."""
+    append(logs / "app.log", 1, 20)
+    tail.start()
+    tail.wait_for("app", 20)
+    (logs / "app.log").rename(logs / "elsewhere")
+    append(logs / "elsewhere", 21, 22)
+    (logs / "elsewhere").rename(logs / "app.log")
+    append(logs / "app.log", 23, 24)
+    tail.wait_for("app", 24)
+    tail.stop()
+    assert numbers(tail) == list(range(1, 25))
+    assert {"gone", "lost_bytes"}.isdisjoint(tail.kinds())
+
+
+def test_a_link_is_not_followed_unless_asked_to(tmp_path: Path, logs: Path) -> None:
+    """Re-pointed, a followed link leads to a new generation; the old target is read to its end first."""
+    targets = tmp_path / "targets"
+    targets.mkdir()
+    append(targets / "one", 1, 10)
+    append(targets / "two", 11, 20)
+    (logs / "app.log").symlink_to(targets / "one")
+    with daemon(tmp_path) as tail:
+        tail.config(SOURCE)
+        tail.start()
+        wait_until(lambda: "follow_symlinks = true" in tail.said())
+        assert tail.signal(signal.SIGTERM) == 0
+        tail.config(SOURCE + "follow_symlinks = true\n")
+        tail.start()
+        tail.wait_for("app", 10)
+        (logs / "next").symlink_to(targets / "two")
+        (logs / "next").rename(logs / "app.log")
+        tail.wait_for("app", 20)
+        tail.stop()
+        assert numbers(tail) == list(range(1, 21))
+
+
+def test_a_hard_link_is_the_same_file(tail: Daemon, logs: Path) -> None:
+    """Two names of one file are one generation."""
+    append(logs / "app.log", 1, 10)
+    os.link(logs / "app.log", logs / "app.log.too")
+    tail.start()
+    tail.wait_for("app", 10)
+    append(logs / "app.log", 11, 12)
+    tail.wait_for("app", 12)
+    tail.stop()
+    assert numbers(tail) == list(range(1, 13))
+
+
+def test_a_name_that_is_not_utf8(tail: Daemon, logs: Path) -> None:
+    """Its bytes are percent-encoded in the database, and it is followed like any other."""
+    path = os.fsencode(logs) + b"/app.log.\xff%"
+    with open(path, "w") as file:
+        file.write("line 000001 of the log\n")
+    tail.start()
+    tail.wait_for("app", 1)
+    with open(path, "a") as file:
+        file.write("line 000002 of the log\n")
+    tail.wait_for("app", 2)
+    tail.stop()
+    assert tail.sql("SELECT path FROM collection_task") == [(f"{logs}/app.log.%FF%25",)]
+
+
+def test_a_sparse_hole_after_copytruncate_is_passed_over(tail: Daemon, logs: Path) -> None:
+    """A writer without O_APPEND leaves gigabytes of NULs: one visible skip, no row, quickly."""
+    with (logs / "app.log").open("w") as file:
+        file.writelines(f"line {number:06d} of the log\n" for number in range(1, 11))
+        file.flush()
+        tail.start()
+        tail.wait_for("app", 10)
+        shutil.copyfile(logs / "app.log", logs / "app.log.1")
+        file.seek(300_000_000)
+        os.truncate(logs / "app.log", 0)
+        file.write("line 000011 of the log\n")
+        file.flush()
+        tail.wait_for("app", 11)
+    assert tail.kinds().count("skipped") == 1
+    tail.stop()
+    assert numbers(tail) == list(range(1, 12))
+    assert tail.sql("SELECT start_offset, end_offset FROM committed_batch WHERE kind = 'skipped'") == [(0, 300_000_000)]

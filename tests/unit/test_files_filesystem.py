@@ -103,7 +103,7 @@ def test_an_error_carries_the_path_and_the_systems_words(tmp_path: Path, monkeyp
     path = tmp_path / "a"
     path.write_bytes(b"1")
 
-    def refuse(*_: object) -> int:
+    def refuse(*_: object, **__: object) -> int:
         raise PermissionError(13, "Permission denied")
 
     with FILES.open(str(path)) as handle:
