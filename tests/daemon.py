@@ -62,6 +62,9 @@ class Daemon:
         assert self.process is None
         env = {name: value for name, value in os.environ.items() if not name.startswith("FILECOLLECT_")}
         env["PYTHONPATH"] = str(REPOSITORY)
+        # A killed process cannot remove its temporary directory; the test's own one goes with the test.
+        env["TMPDIR"] = str(self.directory / "tmp")
+        (self.directory / "tmp").mkdir(exist_ok=True)
         if failpoints is not None:
             env["FILECOLLECT_FAILPOINTS"] = failpoints
         with self.log.open("ab") as log:
