@@ -7,6 +7,7 @@ import signal
 import sqlite3
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
@@ -49,6 +50,7 @@ class Daemon:
         self.idle_release_s = idle_release_s
         self.process: subprocess.Popen[bytes] | None = None
         self.log = directory / "daemon.stderr"
+        self.temporary = tempfile.TemporaryDirectory(prefix="fc")
 
     def config(self, text: str) -> Path:
         """Write a config with quick timings and return its path."""
@@ -62,9 +64,8 @@ class Daemon:
         assert self.process is None
         env = {name: value for name, value in os.environ.items() if not name.startswith("FILECOLLECT_")}
         env["PYTHONPATH"] = str(REPOSITORY)
-        # A killed process cannot remove its temporary directory; the test's own one goes with the test.
-        env["TMPDIR"] = str(self.directory / "tmp")
-        (self.directory / "tmp").mkdir(exist_ok=True)
+        # A killed process cannot remove its temporary directory. Short, for the sockets in it.
+        env["TMPDIR"] = self.temporary.name
         if failpoints is not None:
             env["FILECOLLECT_FAILPOINTS"] = failpoints
         with self.log.open("ab") as log:
@@ -103,6 +104,7 @@ class Daemon:
         """Leave nothing behind."""
         if self.process is not None:
             self.kill()
+        self.temporary.cleanup()
 
     def said(self) -> str:
         """Return what it has said so far."""
