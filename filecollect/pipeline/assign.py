@@ -17,7 +17,7 @@ from sqlalchemy import Engine, inspect
 from filecollect.config import SourceSettings
 from filecollect.domain.columns import Column
 from filecollect.domain.families import families
-from filecollect.errors import FilecollectError, Unsupported
+from filecollect.errors import FilecollectError, FileUnavailable, Unsupported
 from filecollect.files.filesystem import FileSystem
 from filecollect.files.finder import Found
 from filecollect.files.holes import end_of_hole
@@ -178,8 +178,8 @@ class Assigner:
         try:
             with self.files.open(os_path(path)) as handle:
                 refused = unreadable(handle.read_at(end_of_hole(handle, 0, handle.stat().size), 4096), found, path)
-        except FilecollectError as problem:
-            refused = Refused(path, "failed", problem.code, problem.message)
+        except FileUnavailable:
+            return True  # discovery says so, and remembers it
         if refused is not None:
             result.refused.append(refused)
         return refused is None

@@ -24,7 +24,7 @@ from filecollect import failpoints
 from filecollect.clock import Clock, SystemClock
 from filecollect.config import WorkerSettings
 from filecollect.errors import DatabaseUnavailable, FilecollectError
-from filecollect.files.filesystem import LocalFileSystem
+from filecollect.files.filesystem import FileSystem, LocalFileSystem
 from filecollect.host import this_host
 from filecollect.pipeline.pool import WorkerDied
 from filecollect.pipeline.report import TaskReport
@@ -73,14 +73,14 @@ class LocalCrew:
         should_stop: Callable[[], bool],
         *,
         clock: Clock | None = None,
+        files: FileSystem | None = None,
         most_open: int | None = None,
     ) -> None:
         self.news: list[TaskReport] = []
-        files = LocalFileSystem()
         self.clock = clock or SystemClock()
         self.tailer = Tailer(
             engine,
-            files,
+            files or LocalFileSystem(),
             self.clock,
             this_host(settings.host),
             settings,

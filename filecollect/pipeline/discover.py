@@ -117,6 +117,8 @@ class Discoverer:
         key = self.plan.source_key
         if stat.size == 0 and task is None:
             return Decision(path, key, "skipped", reason="empty", message="the file is empty")
+        if task is not None and task.is_placeholder and self._is_too_soon(task, stat):
+            return Decision(path, key, "failed", task.id, reason="retry", message=task.last_error, again=True)
         if task is None or (task.size, task.mtime_ns, task.inode) != (stat.size, stat.mtime_ns, stat.inode):
             return None
         if task.status == "succeeded" and task.raw_offset == stat.size:
@@ -128,6 +130,13 @@ class Discoverer:
         if task.status in {"failed", "paused", "cancelled"} and not task.is_placeholder:
             return Decision(path, key, "failed", task.id, reason=task.status, message=task.last_error)
         return None
+
+    def _is_too_soon(self, task: Task, stat: FileStat) -> bool:
+        """Return whether a file that could not be read need not be tried again yet."""
+        due, tried = task.next_run_at, task.updated_at
+        if due is None or tried is None or not self.endless:
+            return False
+        return due.timestamp() > self.clock.time() and stat.changed_ns / 1e9 < tried.timestamp()
 
     def _see(self, path: str) -> _Seen:
         seen = look(self.files, path)

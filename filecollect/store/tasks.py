@@ -157,6 +157,7 @@ def is_superseded(known: Task) -> bool:
 def add_task(conn: Connection, **values: Any) -> int:
     """Insert a new generation and return its id; `checkpoint_json` defaults to the very start."""
     values.setdefault("checkpoint_json", Checkpoint().to_json())
+    values.setdefault("attempt_count", 0)
     values.setdefault("content_offset", 0)
     values.setdefault("raw_offset", values["content_offset"])
     values.setdefault("start_offset", values["content_offset"])
@@ -164,7 +165,6 @@ def add_task(conn: Connection, **values: Any) -> int:
         insert(collection_task).values(
             generation=secrets.token_hex(16),
             version=0,
-            attempt_count=0,
             created_at=DatabaseNow(),
             updated_at=DatabaseNow(),
             **values,
