@@ -10,6 +10,7 @@
     |-- Replaced              the open file is not the one the checkpoint speaks of
     |-- BatchTooBad           the database refuses too many rows: cut the batch smaller
     |-- Unsupported           this file can never be read as configured
+    |-- Corrupt               the file is damaged from here on; what stands before it was read
     |-- CheckpointError       a stored checkpoint is unreadable or from a newer version
     `-- InvariantError        a promise would be broken: roll back and say so
 
@@ -105,6 +106,12 @@ class Unsupported(FilecollectError):
     """The file's content cannot be read in the way it was asked for."""
 
     code = "unsupported"
+
+
+class Corrupt(FilecollectError):
+    """Compressed data is damaged; `offset` is the content offset up to which it could be read."""
+
+    code = "corrupt"
 
 
 class CheckpointError(FilecollectError):

@@ -55,6 +55,8 @@ CREATE TABLE collection_task (
 
 CREATE INDEX ix_collection_task_head ON collection_task (source_key, head_length, head_digest);
 
+CREATE INDEX ix_collection_task_inode ON collection_task (source_key, inode);
+
 CREATE INDEX ix_collection_task_owner ON collection_task (owner_id);
 
 CREATE INDEX ix_collection_task_path ON collection_task (path);

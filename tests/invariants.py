@@ -1,6 +1,6 @@
 """The oracle: checks the promise on a database after anything happened to it.
 
-It shares no code with the product: plain sqlite3, xxhash, json and csv. Every test that writes a
+It shares no code with the product: plain sqlite3, xxhash, json, csv, zlib and zstandard. Every test that writes a
 database calls `check`; tests that know what the rows must be compare those as well.
 """
 
@@ -11,12 +11,14 @@ import io
 import json
 import os
 import sqlite3
+import zlib
 from contextlib import closing
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote_to_bytes
 
 import xxhash
+import zstandard
 
 
 class Violation(AssertionError):
@@ -97,10 +99,36 @@ def _tiles(conn: sqlite3.Connection, task: sqlite3.Row) -> None:
     _demand(checkpoint["offset"] == task["content_offset"], f"task {task['id']}: checkpoint differs from its column")
 
 
+def decompressed(raw: bytes) -> bytes:
+    """Return what gzip or zstd data holds, as far as it can be decoded; other bytes as they are."""
+    parts: list[bytes] = []
+    if raw.startswith(b"\x1f\x8b\x08"):
+        while raw.startswith(b"\x1f\x8b\x08"):
+            member = zlib.decompressobj(31)
+            try:
+                for start in range(0, len(raw), 4096):
+                    parts.append(member.decompress(raw[start : start + 4096]))
+                    if member.eof:
+                        break
+            except zlib.error:
+                break
+            raw = member.unused_data + raw[start + 4096 :] if member.eof else b""
+        return b"".join(parts)
+    if raw[:4] == b"\x28\xb5\x2f\xfd" or raw[1:4] == b"\x2a\x4d\x18":
+        with zstandard.ZstdDecompressor().stream_reader(raw, read_across_frames=True) as reader:
+            try:
+                while part := reader.read(4096):
+                    parts.append(part)
+            except zstandard.ZstdError:
+                pass
+        return b"".join(parts)
+    return raw
+
+
 def _content(task: sqlite3.Row) -> bytes | None:
     """Return what the task read, None when the file holds other content now."""
     try:
-        content = Path(os.fsdecode(unquote_to_bytes(task["path"]))).read_bytes()
+        content = decompressed(Path(os.fsdecode(unquote_to_bytes(task["path"]))).read_bytes())
     except OSError:
         return None
     length = task["head_length"] or 0

@@ -176,6 +176,18 @@ class Tail:
         there = self.sql(f"SELECT 1 FROM sqlite_master WHERE name = '{table}'")
         return int(self.sql(f"SELECT count(*) FROM {table}")[0][0]) if there else 0
 
+    def die(self) -> None:
+        """End as a killed process does: nothing is committed, nothing given back, its death can be proven."""
+        tailer = self.crew.tailer
+        tailer.heartbeat.stop()
+        for held in tailer.held.values():
+            held.stream.close()
+        with self.engine.connect() as conn:
+            conn.exec_driver_sql("UPDATE worker SET process_start = '0' WHERE owner_id = ?", (tailer.owner,))
+            conn.commit()
+        self.engine.dispose()
+        self.watch.close()
+
     def end(self) -> None:
         """Stop, and check the invariants."""
         self.supervisor.stop()

@@ -3,7 +3,8 @@
 Content decides: the head (digest of the first bytes), the guard (digest of the bytes before the
 checkpoint) and, for drops, the ledger's digests. Device and inode are hints. Under 64 bytes of
 content the head says nothing about other paths. A finished drop is never "renamed" on its head
-alone: tomorrow's cumulative export begins with today's bytes.
+alone: tomorrow's cumulative export begins with today's bytes. A followed file of under 64 bytes is
+known elsewhere by its whole content, and only where it is `kin`.
 
 What cannot be settled is a new generation: reading twice into a new generation is visible, mistaking
 one file for another is silent loss.
@@ -40,7 +41,9 @@ class Facts:
     """One found file compared with one task of its source.
 
     `size` and `offset` are content bytes; `common` is the largest ledger boundary up to which the
-    found content equals what was read (0 = none); None = was not looked at.
+    found content equals what was read (0 = none); None = was not looked at. `kin`: the same inode or a
+    name of the same rotation, unchanged since, or the name that rotation gives to the task's path;
+    `recompressed`: another codec than the checkpoint's.
     """
 
     same_path: bool
@@ -60,6 +63,8 @@ class Facts:
     other_boot: bool = False
     common: int = 0
     settled: bool = True
+    kin: bool = False
+    recompressed: bool = False
 
 
 def decide(facts: Facts) -> Outcome:
@@ -85,7 +90,7 @@ def _at_its_path(facts: Facts) -> Outcome:
 
 
 def _elsewhere(facts: Facts) -> Outcome:
-    if not facts.head or facts.head_length < 64:
+    if not facts.head or (facts.head_length < 64 and not (facts.follow and facts.kin)):
         return "new"
     if not facts.follow:
         if facts.finished:
@@ -99,7 +104,9 @@ def _elsewhere(facts: Facts) -> Outcome:
         if facts.same_content:
             return "duplicate" if facts.settled or facts.same_inode else "undecided"
         return "new"
-    if _matches(facts) and facts.offset > 0:
+    if _matches(facts):
+        if facts.recompressed:
+            return "compressed" if facts.settled else "undecided"
         if facts.same_inode or facts.original == "vanished":
             return "renamed"
         return "copy" if facts.settled else "undecided"

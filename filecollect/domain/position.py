@@ -3,6 +3,11 @@
 Invariant: `offset` is always a record boundary whose rows are committed; it equals the task's
 `content_offset`. Offsets count bytes of the *decompressed* content. The JSON form is versioned: a
 newer version, or one that does not parse, raises CheckpointError; nothing ever restarts from zero.
+
+In compressed content the position names the block from which a resume decodes. There the checkpoint is
+proven by raw bytes (`raw_head`: the first of the file, `raw_guard`: the last before the block) and by
+the guard as far as it lies in the block, so no earlier block is read; `content_guard` is the guard of
+full length where the block cut it, for a file that was compressed in another way meanwhile.
 """
 
 from __future__ import annotations
@@ -18,6 +23,8 @@ HEAD_LENGTHS = (64, 256, 1024)
 """Lengths at which heads are digested, in content bytes."""
 GUARD_LENGTH = 256
 """Content bytes before the checkpoint that are proven at every resume."""
+RAW_HEAD_LENGTH = 1024
+"""Raw bytes at the start of a compressed file that are proven at every resume."""
 CHAIN_BLOCK = 1024 * 1024
 """Content bytes in one block of the chained content digest."""
 _HEX = re.compile(r"[0-9a-f]{32}")
@@ -63,10 +70,23 @@ class Checkpoint:
     codec: str = "plain"
     block: Block | None = None
     guard: Proof = Proof(0, "")
+    content_guard: Proof | None = None
     raw_guard: Proof | None = None
+    raw_head: Proof | None = None
     open_record: int | None = None
     parser: dict[str, Any] = field(default_factory=dict)
-    chain: Chain = Chain()
+    chain: Chain | None = Chain()
+
+    @property
+    def whole_guard(self) -> Proof | None:
+        """Return the guard of full length, that proves the position whatever the compression; None if unknown."""
+        proof = self.content_guard or self.guard
+        return proof if proof.length == min(GUARD_LENGTH, self.offset) else None
+
+    @property
+    def raw_offset(self) -> int:
+        """Return the on-disk offset that is surely reached: the block's, of plain content the offset."""
+        return self.offset if self.block is None else self.block.raw_offset
 
     def to_json(self) -> dict[str, Any]:
         """Return the stored form (`collection_task.checkpoint_json`)."""
@@ -80,10 +100,12 @@ class Checkpoint:
             "block": block
             and {"index": block.index, "raw_offset": block.raw_offset, "content_offset": block.content_offset},
             "guard": _proof_json(self.guard),
+            "content_guard": _proof_json(self.content_guard),
             "raw_guard": _proof_json(self.raw_guard),
+            "raw_head": _proof_json(self.raw_head),
             "open_record": self.open_record,
             "parser": self.parser,
-            "digest": {"blocks": self.chain.blocks, "chain": self.chain.digest},
+            "digest": self.chain and {"blocks": self.chain.blocks, "chain": self.chain.digest},
         }
 
     @classmethod
@@ -104,10 +126,12 @@ class Checkpoint:
                 codec=_text(value["codec"]),
                 block=_block(value["block"]),
                 guard=Proof(_count(value["guard"]["length"]), _digest(value["guard"]["digest"])),
+                content_guard=_proof(value.get("content_guard")),
                 raw_guard=_proof(value["raw_guard"]),
+                raw_head=_proof(value.get("raw_head")),
                 open_record=None if value["open_record"] is None else _count(value["open_record"]),
                 parser=_object(value["parser"]),
-                chain=Chain(_count(value["digest"]["blocks"]), _digest(value["digest"]["chain"])),
+                chain=_chain(value["digest"]),
             )
         except (KeyError, TypeError, ValueError) as problem:
             raise CheckpointError(
@@ -135,6 +159,10 @@ def _block(value: Any) -> Block | None:
     if value is None:
         return None
     return Block(_count(value["index"]), _count(value["raw_offset"]), _count(value["content_offset"]))
+
+
+def _chain(value: Any) -> Chain | None:
+    return None if value is None else Chain(_count(value["blocks"]), _digest(value["chain"]))
 
 
 def _count(value: Any) -> int:

@@ -53,6 +53,23 @@ def is_rotated(path: str) -> bool:
     return dated is not None and dated[5] is None and "." in dated[1]
 
 
+def same_chain(path: str, other: str) -> bool:
+    """Return whether two names are rotations of one log."""
+    return bool({path, *rotated_from(path)} & {other, *rotated_from(other)})
+
+
+def rotated_from(path: str) -> list[str]:
+    """Return the names that a rotated file may have had before."""
+    directory, _, name = path.rpartition("/")
+    plain = _COMPRESSED.sub("", name)
+    found = [plain] if plain != name else []
+    for match in (_NUMBERED.fullmatch(plain), _DATED.fullmatch(plain)):
+        if match is not None:
+            found.append(match[1])
+    found += [plain.removesuffix(suffix) for suffix in (".old", ".bak", "~") if plain.endswith(suffix)]
+    return [f"{directory}/{one}" for one in found]
+
+
 def age_order(items: Iterable[tuple[str, int]]) -> list[tuple[str, int]]:
     """Return (path, mtime_ns) pairs oldest first: by time, then by rotation."""
     return sorted(items, key=lambda item: (item[1], rotation_key(item[0])))

@@ -18,6 +18,8 @@ from filecollect.config import SourceSettings
 from filecollect.domain.columns import Column
 from filecollect.domain.families import families
 from filecollect.errors import FilecollectError, FileUnavailable, Unsupported
+from filecollect.files.codecs import SUFFIXES
+from filecollect.files.content import PlainContent, open_content
 from filecollect.files.filesystem import FileSystem
 from filecollect.files.finder import Found
 from filecollect.files.holes import end_of_hole
@@ -52,6 +54,19 @@ class Sample:
 
 
 @dataclass(frozen=True, slots=True)
+class Ends:
+    """The first bytes of a file's content, and the last ones of a plain file.
+
+    `complete`: `head` is all there is; `truncated`: it is all that can be decoded of an unfinished block.
+    """
+
+    head: bytes
+    tail: bytes
+    complete: bool
+    truncated: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Refused:
     """A file that is not read, and why; `outcome` is skipped or failed."""
 
@@ -75,25 +90,42 @@ class Assignment:
 
 
 def suffix_of(path: str) -> str:
-    """Return the last suffix of a name, lower case, rotation numbers ignored."""
+    """Return the last suffix of a name, lower case, rotation numbers and compression ignored."""
     suffixes = [suffix.lower() for suffix in PurePath(path).suffixes]
-    while suffixes and suffixes[-1][1:].isdigit():
+    while suffixes and (suffixes[-1][1:].isdigit() or suffixes[-1] in SUFFIXES):
         suffixes.pop()
     return suffixes[-1].partition("-")[0] if suffixes else ""
+
+
+def ends_of(files: FileSystem, path: str, head_bytes: int = HEAD_BYTES) -> Ends:
+    """Read the first and last bytes of a file's content; `path` in stored form. Raises FileUnavailable, Corrupt.
+
+    The first bytes are those behind a hole that a plain file begins with.
+    """
+    with files.open(os_path(path)) as handle:
+        size = handle.stat().size
+        content = open_content(handle, size)
+        plain = content.codec == PlainContent.codec
+        hole = end_of_hole(handle, 0, size) if plain else 0
+        start = hole if hole < size else 0
+        head = content.read_at(start, head_bytes)
+        end = content.end(start + len(head))
+        tail = b""
+        if end is None and plain:
+            tail = content.read_at(max(start + len(head), size - TAIL_BYTES), TAIL_BYTES)
+    return Ends(head, tail, end is not None and end.complete, end is not None and not end.complete)
 
 
 def take_sample(files: FileSystem, found: Found, wanted: Wanted) -> Sample | Refused:
     """Read a file's first and last bytes and decide its format."""
     path = stored_path(found.path)
     try:
-        with files.open(os_path(path)) as handle:
-            size = handle.stat().size
-            head = handle.read_at(0, HEAD_BYTES)
-            tail = handle.read_at(max(HEAD_BYTES, size - TAIL_BYTES), TAIL_BYTES) if size > HEAD_BYTES else b""
-        refused = unreadable(head, found, path)
+        ends = ends_of(files, path)
+        head, tail = ends.head, ends.tail
+        refused = unreadable(ends, found, path)
         if refused is not None:
             return refused
-        sniffed = sniff(head, complete=size <= HEAD_BYTES, name=PurePath(path).name, wanted=wanted)
+        sniffed = sniff(head, complete=ends.complete, name=PurePath(path).name, wanted=wanted)
         inference = Inference(sniffed.spec)
         inference.add(head, tail)
         names = tuple(column.source_name for column in inference.columns({}))
@@ -103,15 +135,19 @@ def take_sample(files: FileSystem, found: Found, wanted: Wanted) -> Sample | Ref
         return Refused(path, "failed", reason, problem.message)
 
 
-def unreadable(head: bytes, found: Found, path: str) -> Refused | None:
+def unreadable(ends: Ends, found: Found, path: str) -> Refused | None:
     """Return why a file cannot hold records, None when it may."""
+    head = ends.head
+    if not head and ends.truncated:
+        message = "the compressed file is not complete, and nothing of it can be decoded yet"
+        return Refused(path, "failed", "truncated", message)
+    if not head:
+        return Refused(path, "skipped", "empty", "the file is empty")
     named_for_records = suffix_of(path) in RECORD_SUFFIXES
     kind = unsupported_kind(head, PurePath(path).name)
     packed = compression(head)
     if packed is not None:
-        return Refused(
-            path, "failed", "compressed", f"{packed} files are not read by this version; decompress it first"
-        )
+        return Refused(path, "failed", "compressed", f"{packed} data inside a compressed file is not read")
     if kind is None and named_for_records and looks_binary(head):
         kind = "binary content"
     if kind is None:
@@ -176,10 +212,11 @@ class Assigner:
         """Look at the magic of a file that goes to a known source."""
         path = stored_path(found.path)
         try:
-            with self.files.open(os_path(path)) as handle:
-                refused = unreadable(handle.read_at(end_of_hole(handle, 0, handle.stat().size), 4096), found, path)
+            refused = unreadable(ends_of(self.files, path, 4096), found, path)
         except FileUnavailable:
             return True  # discovery says so, and remembers it
+        except FilecollectError as problem:
+            refused = Refused(path, "failed", problem.code, problem.message)
         if refused is not None:
             result.refused.append(refused)
         return refused is None

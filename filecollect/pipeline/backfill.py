@@ -162,7 +162,11 @@ class Backfill:
         if not dry_run:
             undecided = {decision.of for decision in decisions if decision.of is not None}
             left = orphans(self.engine, self.files, plan, present=stats, undecided=undecided)
-            settle(self.engine, plan, left)
+            again = [path for path in settle(self.engine, plan, left) if path in stats]
+            if again:
+                decided = {one.path: one for one in discoverer.discover([(path, stats[path]) for path in again])}
+                decisions = [decided.get(one.path, one) for one in decisions]
+                settle(self.engine, plan, orphans(self.engine, self.files, plan, present=stats, undecided=undecided))
         for decision in decisions:
             result = FileResult(
                 decision.path,
@@ -216,8 +220,12 @@ class Backfill:
             result.open = False
         elif news.ended == "left":
             result.reason = "incomplete_record"
-        elif news.ended in {"failed", "later"}:
-            result.outcome, result.reason = "failed", result.reason or "retry" if news.ended == "later" else "failed"
+        elif news.ended == "truncated":
+            result.outcome, result.reason = "failed", "truncated"
+        elif news.ended == "failed":
+            result.outcome, result.reason = "failed", news.reason or "failed"
+        elif news.ended == "later":
+            result.outcome, result.reason = "failed", result.reason or "retry"
 
     def settle(self, should_stop: Callable[[], bool], again: Callable[[list[int]], None]) -> None:
         """Wait for tasks that another worker held; read what it leaves behind ourselves."""
@@ -230,7 +238,7 @@ class Backfill:
             for task in tasks:
                 result = self.by_task[task.id]
                 bound = task.bound if task.bound is not None else task.size
-                if task.status == "succeeded" or (task.status == "running" and task.content_offset >= bound):
+                if task.status == "succeeded" or (task.status == "running" and task.raw_offset >= bound):
                     result.open = False
                     result.message = None
                 elif task.status == "running" or (task.status == "pending" and result.message is None):

@@ -13,7 +13,7 @@ from __future__ import annotations
 from sqlalchemy import Connection, Engine, select
 
 from filecollect.domain.batch import Records
-from filecollect.files.filesystem import FileHandle
+from filecollect.files.content import Content
 from filecollect.parse.api import Tail
 from filecollect.parse.build import make_parser
 from filecollect.pipeline.plan import Plan
@@ -26,17 +26,17 @@ READ = 4 * 1024 * 1024
 RECORDS = 5000
 
 
-def common_record(engine: Engine, plan: Plan, handle: FileHandle, task: Task, start: int, size: int) -> int:
+def common_record(engine: Engine, plan: Plan, content: Content, task: Task, start: int, size: int) -> int:
     """Return the end of the last record from `start` (a common span boundary) that is as it was read.
 
-    `size` is the file's size; nothing past the task's position is looked at.
+    `size` is the content's size; nothing past the task's position is looked at.
     """
     position = start
     end = min(size, task.content_offset)
     parser = make_parser(plan.spec, plan.layout, task.position.parser if start else None)
     with reading(engine) as conn:
         while position < end:
-            data = handle.read_at(position, min(READ, end - position))
+            data = content.read_at(position, min(READ, end - position))
             parsed = parser.parse(data, offset=position, line=1, limit=RECORDS, tail=Tail.WAIT)
             if not parsed.consumed:
                 break

@@ -19,6 +19,7 @@ from sqlalchemy import Connection, Engine, select
 
 from filecollect import failpoints
 from filecollect.clock import Clock
+from filecollect.domain.rotation import rotated_from
 from filecollect.errors import FilecollectError, InvariantError, UsageError
 from filecollect.files.filesystem import FileStat, FileSystem
 from filecollect.host import Host
@@ -28,7 +29,14 @@ from filecollect.pipeline.record import Decision, Recorder
 from filecollect.store.engine import reading, transaction
 from filecollect.store.schema import committed_batch
 from filecollect.store.sources import lock_source
-from filecollect.store.tasks import Task, boot_of_last_commit, is_superseded, tasks_at_paths, tasks_with_heads
+from filecollect.store.tasks import (
+    Task,
+    boot_of_last_commit,
+    is_superseded,
+    small_tasks,
+    tasks_at_paths,
+    tasks_with_heads,
+)
 
 CHUNK = 200
 TRIES = 20
@@ -160,12 +168,13 @@ class Discoverer:
         if here is not None and (here.status == "skipped" or here.is_placeholder):
             skipped = None if is_superseded(here) else here
             here = None
-        tasks = [] if here is None else [here]
-        tasks += [
-            task
-            for task in tasks_with_heads(conn, self.plan.source_key, seen.searchable)
-            if here is None or task.id != here.id
-        ]
+        key = self.plan.source_key
+        elsewhere = tasks_with_heads(conn, key, seen.searchable)
+        if self.plan.settings.follow:
+            elsewhere += small_tasks(conn, key, seen.stat.inode, rotated_from(seen.path))
+            elsewhere += tasks_with_heads(conn, key, seen.small)
+        # The same one may be found twice; dict keeps the first, newest one.
+        tasks = list({task.id: task for task in ([here] if here else []) + elsewhere}.values())
         candidates = tuple(
             Candidate(
                 task,

@@ -2,28 +2,33 @@
 
 Invariant: a step starts at the committed checkpoint and ends at a record boundary that is not past
 the round's upper bound; its spans tile. Nothing here writes; a stream that is thrown away loses
-nothing. The file is proven (size, head, guard) on the same open handle at opening and once more
-right before each commit, so bytes of a file that was replaced meanwhile never become rows.
+nothing. The file is proven on the same open handle at opening and once more right before each commit,
+so bytes of a file that was replaced meanwhile never become rows.
+
+The bound is a size on disk; offsets are content's. Compressed content may end inside a block that is
+not whole: complete records before are read, the stream is `truncated` and not finished. Damage is
+raised when every record before it has been handed out.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from filecollect import failpoints
 from filecollect.domain.batch import BadRecord, Extension, Piece, Records, Span, Step
-from filecollect.domain.position import CHAIN_BLOCK, GUARD_LENGTH, HEAD_LENGTHS, Chain, Checkpoint, Proof, head_length
-from filecollect.errors import Replaced
+from filecollect.domain.position import CHAIN_BLOCK, GUARD_LENGTH, HEAD_LENGTHS, Chain, Checkpoint, head_length
+from filecollect.errors import Corrupt, FilecollectError, Replaced, Unsupported
 from filecollect.files.filesystem import FileHandle, FileStat, FileSystem
-from filecollect.files.fingerprint import ChainDigest, digest, guard, head_at, proves
+from filecollect.files.fingerprint import digest, head_at, proves
 from filecollect.files.fingerprint import hasher as new_hasher
 from filecollect.files.holes import end_of_hole
 from filecollect.files.paths import os_path
-from filecollect.files.reader import PlainReader
 from filecollect.parse.api import Parsed, Tail
 from filecollect.parse.build import make_parser
 from filecollect.pipeline.plan import Plan
+from filecollect.pipeline.proof import chain_at, guard_length, proofs, raw_head, raw_proven, resumed
 from filecollect.store.tasks import Task
 
 YOUNG_S = 5.0
@@ -126,9 +131,14 @@ class Stream:
             self.stat: FileStat = self.handle.stat()
             self.endless = task.bound is None and plan.settings.follow
             self.bound = self.stat.size if task.bound is None else min(task.bound, self.stat.size)
-            self._prove(self.checkpoint, task.head)
-            self.reader = PlainReader(self.handle, self.bound)
+            self.content, proven = resumed(self.handle, self.bound, self.checkpoint)
+            self.raw_head = raw_head(self.handle, self.content, self.bound)
+            self.read_to = 0
+            self._prove_opened(proven)
             self._at(self.checkpoint)
+            guard = self.checkpoint.guard if proven else self.checkpoint.whole_guard
+            if guard is None or not proves(self.content, guard, self.checkpoint.offset):
+                raise self._replaced("the bytes before the checkpoint are not the ones read", self.checkpoint.offset)
         except BaseException:
             self.handle.close()
             raise
@@ -136,15 +146,36 @@ class Stream:
         self.extending = False
         self._row: _OpenRow | None = None
         self._next_row: _OpenRow | None = None
-        self.head = self._head()
         self.limit_rows = max(1, plan.settings.batch_rows >> min(task.attempt_count, 30))
         failpoints.hit("after_open")
+
+    def _prove_opened(self, proven: bool) -> None:
+        """Prove the head, unless raw bytes did, and take the longest head there is now."""
+        old, size = self.checkpoint, self.stat.size
+        if self.content.codec == "plain" and size < old.offset:
+            raise self._replaced(f"the file has {size} bytes, {old.offset} were read", size)
+        self.head = self.task.head
+        if not proven:
+            if not proves(self.content, self.head, self.head.length):
+                raise self._replaced("the file begins with other bytes than the ones read", 0)
+            self._lengthen_heads()
+
+    def _lengthen_heads(self) -> None:
+        """Take the longest heads that there are now, as far as no earlier block need be decoded for it."""
+        self.raw_head = raw_head(self.handle, self.content, self.bound)
+        near = self.content.codec == "plain" or self.read_to <= HEAD_LENGTHS[-1]
+        if near and self.head.length < HEAD_LENGTHS[-1]:
+            self.head = head_at(self.content, head_length(len(self.content.read_at(0, HEAD_LENGTHS[-1]))))
 
     def _at(self, checkpoint: Checkpoint) -> None:
         self.checkpoint = checkpoint
         self.buffer = b""
         self.read_to = checkpoint.offset
-        self.chain = ChainDigest.resume(self.handle, checkpoint.chain, checkpoint.offset)
+        self.problem: FilecollectError | None = None
+        self.chain = chain_at(self.content, checkpoint)
+        length = checkpoint.guard.length
+        self.last = self.content.read_at(checkpoint.offset - length, length)
+        self.raw_offset = min(self.content.raw_offset_at(checkpoint.offset), self.bound)
         self.parser = make_parser(self.plan.spec, self.plan.layout, checkpoint.parser or None)
         self.record_bytes = 200.0
 
@@ -156,15 +187,14 @@ class Stream:
         """Look at the size of a tailed file; return whether it has grown. Raises Replaced when it shrank."""
         self.stat = self.handle.stat()
         if self.stat.size < self.bound:
-            raise Replaced(
-                f"the file has {self.stat.size} bytes, it had {self.bound}", path=self.task.path, offset=self.stat.size
-            )
+            raise self._replaced(f"the file has {self.stat.size} bytes, it had {self.bound}", self.stat.size)
         grown = self.stat.size > self.bound
         if grown:
-            self.bound = self.reader.bound = self.stat.size
-            if self.head.length < HEAD_LENGTHS[-1]:
-                self._prove(self.checkpoint, self.head)
-                self.head = self._head()
+            self.bound = self.stat.size
+            self.content.grow(self.bound)
+            if self.head.length < HEAD_LENGTHS[-1] or self.raw_head is not None:
+                self._prove(self.checkpoint)
+                self._lengthen_heads()
         return grown
 
     def end_here(self, tail: Tail) -> None:
@@ -185,48 +215,68 @@ class Stream:
         """Let go of the file."""
         self.handle.close()
 
-    def _prove(self, checkpoint: Checkpoint, head: Proof) -> None:
-        size = self.handle.stat().size
-        if size < checkpoint.offset:
-            raise Replaced(
-                f"the file has {size} bytes, {checkpoint.offset} were read", path=self.task.path, offset=size
-            )
-        if not proves(self.handle, head, head.length):
-            raise Replaced("the file begins with other bytes than the ones read", path=self.task.path, offset=0)
-        if not proves(self.handle, checkpoint.guard, checkpoint.offset):
-            raise Replaced(
-                "the bytes before the checkpoint are not the ones read", path=self.task.path, offset=checkpoint.offset
-            )
-
-    def _head(self) -> Proof:
-        return head_at(self.handle, head_length(self.bound))
+    def _replaced(self, message: str, offset: int) -> Replaced:
+        return Replaced(message, path=self.task.path, offset=offset)
 
     def prove(self, step: Step) -> None:
         """Prove once more that the open file holds what was parsed and what stands before it; raise Replaced."""
-        self._prove(step.old, self.head)
-        self._prove(step.new, self.head)
+        if self.content.codec == "plain":
+            self._prove(step.old)
+        self._prove(step.new)
+
+    def _prove(self, checkpoint: Checkpoint) -> None:
+        if self.content.codec != "plain":
+            speaks_of_it = checkpoint.offset > 0 and checkpoint.codec == self.content.codec
+            if (speaks_of_it and not raw_proven(self.handle, checkpoint)) or not self.content.unchanged():
+                raise self._replaced("the compressed bytes are not the ones read", checkpoint.offset)
+            return
+        size = self.handle.stat().size
+        if size < checkpoint.offset:
+            raise self._replaced(f"the file has {size} bytes, {checkpoint.offset} were read", size)
+        if not proves(self.content, self.head, self.head.length):
+            raise self._replaced("the file begins with other bytes than the ones read", 0)
+        if not proves(self.content, checkpoint.guard, checkpoint.offset):
+            raise self._replaced("the bytes before the checkpoint are not the ones read", checkpoint.offset)
 
     def completed_record(self) -> bool:
         """Return whether the last record, emitted without its end, has been continued meanwhile."""
-        if self.checkpoint.open_record is None or self.bound <= self.checkpoint.offset:
+        if self.checkpoint.open_record is None or self.content.end(self.checkpoint.offset) is not None:
             return False
-        following = self.reader.read(self.checkpoint.offset, 2)
+        following = self.content.read_at(self.checkpoint.offset, 2)
         return not (following.startswith(b"\n") or b"\r\n".startswith(following))
 
     @property
     def finished(self) -> bool:
-        """Return whether everything up to the bound is read."""
-        return self.checkpoint.offset >= self.bound
+        """Return whether everything up to the bound is read, and is whole."""
+        end = self.content.end(self.checkpoint.offset)
+        return end is not None and end.complete
 
     @property
     def left(self) -> int:
-        """Return how many bytes up to the bound are not read."""
-        return self.bound - self.checkpoint.offset
+        """Return how many bytes on disk up to the bound are not read."""
+        return self.bound - self.raw_offset
+
+    @property
+    def raw_position(self) -> int:
+        """Return how far the file is read on disk: all of it when it is finished."""
+        return self.bound if self.finished else self.raw_offset
+
+    @property
+    def truncated(self) -> int | None:
+        """Return the raw size of the last block, of which all that can be read is read; None when it is whole."""
+        end = self.content.end(self.read_to)
+        return end.raw_left if end is not None and not end.complete else None
+
+    @property
+    def content_digest(self) -> str | None:
+        """Return the digest of everything read, None where it could not be kept."""
+        return None if self.chain is None else self.chain.final()
 
     def next(self, room: int) -> Step | None:
         """Return the next step of at most `room` records, None when nothing can be read now.
 
-        The stream moves on to the step's end; a step that is not committed must be rewound.
+        The stream moves on to the step's end; a step that is not committed must be rewound. Raises
+        Corrupt or Unsupported when what follows can never be read.
         """
         if self.finished:
             return None
@@ -245,7 +295,7 @@ class Stream:
                 break
             offset = old.offset + got.size
             prefix = self._line_end() if offset == old.offset and old.open_record is not None else 0
-            ended = self.read_to >= self.bound
+            ended = self._ended
             tail = self.tail if ended else Tail.WAIT
             parsed = self.parser.parse(
                 self.buffer[prefix:] if prefix else self.buffer,
@@ -262,50 +312,86 @@ class Stream:
                     if got.size == 0:
                         return self._too_long(old)
                     break
-                self._fill(len(self.buffer) * 2)
+                if not self._fill(len(self.buffer) * 2):
+                    break
                 continue
             got.add(parsed, self.buffer[:consumed], 1 if prefix else 0)
             self.buffer = self.buffer[consumed:]
             if got.count:
                 self.record_bytes = max(1.0, got.size / got.count)
         if got.size == 0:
+            if self.problem is not None:
+                raise self.problem
             return None
         return self._step(old, got)
 
+    @property
+    def _ended(self) -> bool:
+        """Return whether the content ends, whole, where the buffer does."""
+        end = self.content.end(self.read_to)
+        return end is not None and end.complete
+
     def _fill(self, size: int) -> bool:
+        """Read on until the buffer holds `size` bytes; False when it did not grow."""
         missing = size - len(self.buffer)
-        if missing <= 0 or self.read_to >= self.bound:
+        if missing <= 0:
             return False
-        data = self.reader.read(self.read_to, missing)
+        data = self._more(self.read_to, missing)
         if not data:
-            raise Replaced("the file ends before its bound", path=self.task.path, offset=self.read_to)
+            return False
         self.read_to += len(data)
         self.buffer = self.buffer + data if self.buffer else data
         return True
+
+    def _more(self, offset: int, length: int) -> bytes:
+        """Return content bytes, none at the end or at damage, which is kept to be raised later."""
+        try:
+            data = self.content.read_at(offset, length)
+        except (Corrupt, Unsupported) as problem:
+            self.problem = problem
+            return b""
+        if not data and self.content.end(offset) is None:
+            raise self._replaced("the file ends before its bound", offset)
+        return data
 
     def _line_end(self) -> int:
         return 2 if self.buffer.startswith(b"\r\n") else 1 if self.buffer.startswith((b"\n", b"\r")) else 0
 
     def _step(self, old: Checkpoint, got: _Gathered) -> Step:
         data = b"".join(got.data)
-        self.chain.update(data)
         end = old.offset + len(data)
+        self._passed(data, end)
         pieces = self._pieces(old, got, data)
         self.checkpoint = old.moved(
             offset=end,
             records=old.records + len(got.records),
             lines=old.lines + got.lines,
-            guard=self._guard(data, end),
             open_record=got.open_record,
-            parser=self.parser.state(),
-            chain=self.chain.chain(),
+            **self._standing(end),
         )
         failpoints.hit("after_fetch")
         return Step(old, self.checkpoint, pieces)
 
-    def _guard(self, data: bytes, end: int) -> Proof:
-        length = min(GUARD_LENGTH, end)
-        return Proof(length, digest(data[-length:])) if len(data) >= length else guard(self.handle, end)
+    def _passed(self, data: bytes, end: int) -> None:
+        """Take note of content that is done with and ends at `end`."""
+        if self.chain is not None:
+            self.chain.update(data)
+        self.last = (self.last + data[-GUARD_LENGTH:])[-GUARD_LENGTH:]
+
+    def _standing(self, end: int) -> dict[str, Any]:
+        """Return what a checkpoint at `end` says besides counts."""
+        if not self.buffer:
+            # Whether a block ends here is seen one byte later: then a resume starts behind it.
+            self.content.end(end)
+        self.raw_offset = max(self.raw_offset, self.content.raw_offset_at(end))
+        if len(self.last) < (length := guard_length(self.content, end)):
+            self.last = self.content.read_at(end - length, length)
+        return {
+            **proofs(self.handle, self.content, end, self.last),
+            "raw_head": self.raw_head,
+            "parser": self.parser.state(),
+            "chain": None if self.chain is None else self.chain.chain(),
+        }
 
     def _pieces(self, old: Checkpoint, got: _Gathered, data: bytes) -> tuple[Piece, ...]:
         start_line = old.lines + 1
@@ -335,37 +421,35 @@ class Stream:
     def _skip_nuls(self) -> Step | None:
         """Pass over a hole at the start of the generation; None when there is none, or nothing else yet."""
         old = self.checkpoint
-        position = end_of_hole(self.handle, old.offset, self.bound) if self.reader.codec == "plain" else old.offset
+        plain = self.content.codec == "plain"
+        position = end_of_hole(self.handle, old.offset, self.bound) if plain else old.offset
         if position in (old.offset, self.bound):
             return None
         self.read_to = position
-        self.checkpoint = old.moved(
-            offset=position, guard=guard(self.handle, position), chain=Chain(position // CHAIN_BLOCK, "")
-        )
-        self.chain = ChainDigest.resume(self.handle, self.checkpoint.chain, position)
+        length = min(GUARD_LENGTH, position)
+        self.last = self.content.read_at(position - length, length)
+        chain = Chain(position // CHAIN_BLOCK, "")
+        self.chain = chain_at(self.content, old.moved(offset=position, chain=chain))
+        self.checkpoint = old.moved(offset=position, **self._standing(position) | {"parser": old.parser})
         self._next_row = None
         span = Span(old.offset, position, old.lines + 1, 0, 0, 0, "", "skipped")
         return Step(old, self.checkpoint, (Piece(span, Records([[] for _ in self.plan.layout.columns])),))
 
     def _too_long(self, old: Checkpoint) -> Step:
         """Pass over a record longer than may be held, in bounded memory, up to the next line end."""
-        start = old.offset
+        start = position = old.offset
         raw = self.buffer[: self.plan.spec.quarantine_raw_bytes]
         span_hasher = new_hasher()
-        position = start
         ended = False
-        last = b""
-        while position < self.bound and not ended:
-            data = self.reader.read(position, SKIP_READ)
-            if not data:
-                raise Replaced("the file ends before its bound", path=self.task.path, offset=position)
+        data = self.buffer
+        while data and not ended:
             at = data.find(b"\n")
             ended = at >= 0
-            data = data[: at + 1] if ended else data
+            data, rest = (data[: at + 1], data[at + 1 :]) if ended else (data, b"")
             span_hasher.update(data)
-            self.chain.update(data)
             position += len(data)
-            last = (last + data)[-GUARD_LENGTH:]
+            self._passed(data, position)
+            data = rest if ended else self._more(position, SKIP_READ)
         self._next_row = None
         length = position - start
         limit = self.plan.settings.max_record_bytes
@@ -373,17 +457,13 @@ class Stream:
             start, length, old.lines + 1, raw, "record_too_long", f"the record has {length} bytes, the limit is {limit}"
         )
         span = Span(start, position, old.lines + 1, 0, 1, 0, span_hasher.hexdigest())
-        self.buffer = b""
-        self.read_to = position
+        self.buffer = data
+        self.read_to = position + len(data)
         self.checkpoint = old.moved(
             offset=position,
             lines=old.lines + int(ended),
-            guard=Proof(len(last), digest(last))
-            if len(last) == min(GUARD_LENGTH, position)
-            else guard(self.handle, position),
             open_record=None if ended else start,
-            parser=self.parser.state(),
-            chain=self.chain.chain(),
+            **self._standing(position),
         )
         failpoints.hit("after_fetch")
         return Step(old, self.checkpoint, (Piece(span, Records([[] for _ in self.plan.layout.columns]), (bad,)),))

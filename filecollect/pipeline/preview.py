@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from filecollect.domain.batch import BadRecord
+from filecollect.files.content import open_content
 from filecollect.files.filesystem import FileSystem
 from filecollect.files.finder import Found
 from filecollect.files.paths import os_path, stored_path
@@ -18,7 +19,7 @@ PREVIEW_BYTES = 1024 * 1024
 
 @dataclass(slots=True)
 class Preview:
-    """The first records of a file as rows, and what is bad among them."""
+    """The first records of a file as rows, and what is bad among them; `size` is the size on disk."""
 
     path: str
     plan: Plan
@@ -29,13 +30,15 @@ class Preview:
 
 
 def preview(files: FileSystem, found: Found, plan: Plan, limit: int) -> Preview:
-    """Parse the first `limit` records of a file; raise FileUnavailable."""
+    """Parse the first `limit` records of a file; raise FileUnavailable, Corrupt or Unsupported."""
     path = stored_path(found.path)
     with files.open(os_path(path)) as handle:
         size = handle.stat().size
-        data = handle.read_at(0, PREVIEW_BYTES)
+        content = open_content(handle, size)
+        data = content.read_at(0, PREVIEW_BYTES)
+        end = content.end(len(data))
     parser = make_parser(plan.spec, plan.layout, None)
-    tail = Tail.TAKE if size <= len(data) else Tail.WAIT
+    tail = Tail.TAKE if end is not None and end.complete else Tail.WAIT
     parsed = parser.parse(data, offset=0, line=1, limit=limit, tail=tail)
     names = [column.name for column in plan.layout.columns]
     rows = []

@@ -21,13 +21,15 @@ from sqlalchemy import Connection, Engine, null
 
 from filecollect.errors import FileUnavailable
 from filecollect.events import FileEvent
+from filecollect.files.content import open_content
 from filecollect.files.filesystem import FileMissing, FileSystem
 from filecollect.files.fingerprint import proves
 from filecollect.files.paths import os_path
 from filecollect.pipeline.plan import Plan
+from filecollect.pipeline.proof import resumed
 from filecollect.store.engine import reading, transaction
 from filecollect.store.events import add_events
-from filecollect.store.tasks import Task, change_task, tasks_at_paths, tasks_waiting_dormant
+from filecollect.store.tasks import Task, change_task, forget_passed_over, tasks_at_paths, tasks_waiting_dormant
 
 CHUNK = 500
 
@@ -57,11 +59,19 @@ def orphans(
                 found.append(task)
 
 
-def settle(engine: Engine, plan: Plan, tasks: Iterable[Task]) -> None:
-    """End tasks that nothing can continue, each as it deserves."""
+def settle(engine: Engine, plan: Plan, tasks: Iterable[Task]) -> list[str]:
+    """End tasks that nothing can continue, each as it deserves; return paths that must be looked at anew first.
+
+    A file that was passed over as a copy of what is an orphan now may be all that is left of it.
+    """
+    again: list[str] = []
     for task in tasks:
         with transaction(engine) as conn:
-            _settle(conn, plan, task)
+            passed_over = forget_passed_over(conn, task) if task.size > task.raw_offset else []
+            again += passed_over
+            if not passed_over:
+                _settle(conn, plan, task)
+    return again
 
 
 def _may_be_there(files: FileSystem, task: Task, superseded: bool) -> bool:
@@ -72,9 +82,9 @@ def _may_be_there(files: FileSystem, task: Task, superseded: bool) -> bool:
     try:
         with files.open(path) as handle:
             position = task.position
-            size = handle.stat().size
-            same = size >= position.offset and proves(handle, task.head, task.head.length)
-            return same and not superseded
+            content, proven = resumed(handle, handle.stat().size, position)
+            same = proven or proves(content, task.head, task.head.length)
+            return same and not superseded and content.size_up_to(position.offset) >= position.offset
     except FileMissing:
         return not os.path.isdir(os.path.dirname(path))
     except FileUnavailable:
@@ -93,7 +103,7 @@ def _has_moved(files: FileSystem, path: str, task: Task) -> bool:
 
 def _begins_alike(files: FileSystem, path: str, task: Task) -> bool:
     with files.open(path) as handle:
-        return handle.stat().size >= task.head.length and proves(handle, task.head, task.head.length)
+        return proves(open_content(handle, handle.stat().size), task.head, task.head.length)
 
 
 def _settle(conn: Connection, plan: Plan, task: Task) -> bool:

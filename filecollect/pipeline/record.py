@@ -7,24 +7,25 @@ path holds other content now is left to `reconcile`: its bytes may stand in a co
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from sqlalchemy import Connection, null
 
 from filecollect.clock import Clock, utc_text
 from filecollect.domain.identity import Outcome
-from filecollect.domain.position import CHAIN_BLOCK, Chain, Checkpoint
+from filecollect.domain.position import CHAIN_BLOCK, GUARD_LENGTH, Chain, Checkpoint
 from filecollect.domain.retry import backoff_s
 from filecollect.errors import FilecollectError
 from filecollect.events import FileEvent
+from filecollect.files.content import Content, open_content
 from filecollect.files.filesystem import FileStat, FileSystem
-from filecollect.files.fingerprint import guard
 from filecollect.files.paths import os_path
 from filecollect.parse.api import Tail
 from filecollect.parse.build import make_parser
 from filecollect.pipeline.compare import Look, Match
 from filecollect.pipeline.plan import Plan
+from filecollect.pipeline.proof import proofs, raw_head
 from filecollect.store.events import add_events
 from filecollect.store.tasks import (
     Task,
@@ -217,40 +218,49 @@ class Recorder:
 
         with self.files.open(os_path(seen.path)) as handle:
             position = checkpoint_at(handle, old.position, common)
-            lines = handle.read_at(0, common).count(b"\n")
-        start = Checkpoint(
-            offset=common, lines=lines, guard=position.guard, parser=old.position.parser, chain=position.chain
-        )
-        return {"content_offset": common, "start_offset": common, "checkpoint_json": start.to_json()}
+            lines = open_content(handle, seen.stat.size).read_at(0, common).count(b"\n")
+        start = replace(position, records=0, lines=lines, parser=old.position.parser)
+        return {
+            "content_offset": common,
+            "raw_offset": start.raw_offset,
+            "start_offset": common,
+            "checkpoint_json": start.to_json(),
+        }
 
     def _at_its_end(self, seen: Look) -> tuple[int, dict[str, Any]]:
         """Return the end of the last whole line of a file that is entered at its end, and the position there."""
         with self.files.open(os_path(seen.path)) as handle:
-            end = position = seen.stat.size
-            while position > 0:
-                start = max(0, position - LINE_READ)
-                at = handle.read_at(start, position - start).rfind(b"\n")
-                if at >= 0:
-                    end = start + at + 1
-                    break
-                position = start
-            else:
-                return 0, {}
+            content = open_content(handle, seen.stat.size)
             parser = make_parser(self.plan.spec, self.plan.layout, None)
             # The header stands at the top and nowhere else.
-            parser.parse(handle.read_at(0, LINE_READ), offset=0, line=1, limit=1, tail=Tail.WAIT)
+            parser.parse(content.read_at(0, LINE_READ), offset=0, line=1, limit=1, tail=Tail.WAIT)
+            end = _last_line_end(content, seen.stat.size)
+            if not end:
+                return 0, {}
+            length = min(GUARD_LENGTH, end)
             start_at = Checkpoint(
-                offset=end, guard=guard(handle, end), parser=parser.state(), chain=Chain(end // CHAIN_BLOCK, "")
+                offset=end,
+                raw_head=raw_head(handle, content, seen.stat.size),
+                parser=parser.state(),
+                chain=Chain(end // CHAIN_BLOCK, "") if content.codec == "plain" else None,
+                **proofs(handle, content, end, content.read_at(end - length, length)),
             )
-        return end, {"content_offset": end, "start_offset": 0, "checkpoint_json": start_at.to_json()}
+        return end, {
+            "content_offset": end,
+            "raw_offset": start_at.raw_offset,
+            "start_offset": 0,
+            "checkpoint_json": start_at.to_json(),
+        }
 
     # -- known generations -----------------------------------------------------------------------
 
     def _continue(self, conn: Connection, seen: Look, match: Match, task: Task) -> Decision | None:
         outcome = match.outcome
         identity = self._identity(seen, grown=task)
-        unread = seen.stat.size > task.raw_offset
-        if task.status in {"paused", "cancelled", "failed"} and outcome == "unchanged":
+        unread = match.unread
+        # It has changed since it failed, or it would not have been looked at.
+        repaired = task.status == "failed" and task.size > task.raw_offset
+        if task.status in {"paused", "cancelled", "failed"} and outcome == "unchanged" and not repaired:
             return self._decision(seen, "failed", task.id, reason=task.status, message=task.last_error)
         if task.status == "running":
             return self._held(conn, seen, outcome, task, unread)
@@ -260,7 +270,9 @@ class Recorder:
         if task.status == "pending" and task.attempt_count and due is not None and due.timestamp() > self.clock.time():
             message = f"{task.last_error}; to be tried again after {utc_text(due.timestamp())}"
             return self._decision(seen, "failed", task.id, reason="retry", message=message, again=True)
-        values: dict[str, Any] = {**identity, "snapshot_json": self._snapshot(seen)}
+        # The size may be one in another compression than the old position on disk.
+        reached = min(task.raw_offset, seen.stat.size - 1) if unread else seen.stat.size
+        values: dict[str, Any] = {**identity, "snapshot_json": self._snapshot(seen), "raw_offset": reached}
         work = unread or task.status not in {"succeeded", "gone"}
         if work:
             values |= {"status": "pending", "next_run_at": DatabaseNow(), "last_error": None, "content_digest": None}
@@ -327,3 +339,25 @@ class Recorder:
 
     def _decision(self, seen: Look, outcome: str, task_id: int | None, **more: Any) -> Decision:
         return Decision(seen.path, self.plan.source_key, outcome, task_id, size=seen.stat.size, **more)
+
+
+def _last_line_end(content: Content, size: int) -> int:
+    """Return the content offset behind the last line end, 0 when there is none.
+
+    A plain file is searched backwards from its end; compressed content can only be read forwards.
+    """
+    if content.codec == "plain":
+        position = size
+        while position > 0:
+            start = max(0, position - LINE_READ)
+            at = content.read_at(start, position - start).rfind(b"\n")
+            if at >= 0:
+                return start + at + 1
+            position = start
+        return 0
+    end = position = 0
+    while data := content.read_at(position, LINE_READ):
+        at = data.rfind(b"\n")
+        end = position + at + 1 if at >= 0 else end
+        position += len(data)
+    return end

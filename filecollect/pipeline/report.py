@@ -11,8 +11,9 @@ from typing import Literal
 class TaskReport:
     """News of one task: counts since the last report, and its end when there is one.
 
-    `bytes` are content bytes moved past; `ended` is None while the task goes on; `began` says that a
-    worker holds it from now on. idle = a tailed file was let go, moved = its bytes are not at its path.
+    `bytes` are bytes on disk moved past; `ended` is None while the task goes on; `began` says that a
+    worker holds it from now on. idle = a tailed file was let go, moved = its bytes are not at its path,
+    truncated = compressed content ends inside a block.
     """
 
     task_id: int
@@ -24,8 +25,9 @@ class TaskReport:
     skipped: int = 0
     misfits: dict[str, int] = field(default_factory=dict)
     nulls: dict[str, int] = field(default_factory=dict)
-    ended: Literal["done", "left", "failed", "later", "lost", "stopped", "idle", "moved"] | None = None
+    ended: Literal["done", "left", "truncated", "failed", "later", "lost", "stopped", "idle", "moved"] | None = None
     message: str | None = None
+    reason: str | None = None
     began: bool = False
 
 

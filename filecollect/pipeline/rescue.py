@@ -6,20 +6,23 @@ Positions are computed from the file here; `store.rewind` moves them in one fenc
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from sqlalchemy import Connection, Engine
 
 from filecollect import failpoints
 from filecollect.clock import utc_text
 from filecollect.domain.lease import Lease
-from filecollect.domain.position import Checkpoint, Proof
+from filecollect.domain.position import GUARD_LENGTH, Chain, Checkpoint
 from filecollect.errors import InvariantError, UsageError
+from filecollect.files.content import open_content
 from filecollect.files.filesystem import FileHandle, FileSystem
-from filecollect.files.fingerprint import ChainDigest, guard
+from filecollect.files.fingerprint import ChainDigest
 from filecollect.files.paths import os_path
 from filecollect.parse.api import Tail
 from filecollect.parse.build import make_parser
 from filecollect.pipeline.plan import Plan
+from filecollect.pipeline.proof import proofs, raw_head
 from filecollect.store.destination import Destination, Origin
 from filecollect.store.engine import transaction
 from filecollect.store.quarantine import Item, settle
@@ -48,15 +51,20 @@ def record_completed(
 
 def checkpoint_at(handle: FileHandle, checkpoint: Checkpoint, offset: int) -> Checkpoint:
     """Return the checkpoint of the same generation at an earlier record boundary, proven from the file."""
-    chain = ChainDigest.resume(handle, Checkpoint().chain, offset)
+    if offset == 0:
+        return Checkpoint(records=max(0, checkpoint.records - 1), lines=checkpoint.lines)
+    bound = handle.stat().size
+    content = open_content(handle, bound)
+    chain = ChainDigest.resume(content, Chain(), offset)
+    length = min(GUARD_LENGTH, offset)
     return Checkpoint(
         offset=offset,
         records=max(0, checkpoint.records - 1),
         lines=checkpoint.lines,
-        codec=checkpoint.codec,
-        guard=guard(handle, offset) if offset else Proof(0, ""),
-        parser=checkpoint.parser if offset else {},
+        raw_head=raw_head(handle, content, bound),
+        parser=checkpoint.parser,
         chain=chain.chain(),
+        **proofs(handle, content, offset, content.read_at(offset - length, length)),
     )
 
 
@@ -84,13 +92,7 @@ def _start_of(conn: Connection, files: FileSystem, task: Task) -> Checkpoint:
         return Checkpoint()
     with files.open(os_path(task.path)) as handle:
         start = checkpoint_at(handle, task.position, task.start_offset)
-    return Checkpoint(
-        offset=start.offset,
-        lines=first_line(conn, task) - 1,
-        guard=start.guard,
-        parser=task.position.parser,
-        chain=start.chain,
-    )
+    return replace(start, records=0, lines=first_line(conn, task) - 1, parser=task.position.parser)
 
 
 def retry(engine: Engine, plan: Plan, item: Item, *, now: float) -> str | None:

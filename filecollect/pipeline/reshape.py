@@ -19,11 +19,10 @@ from filecollect.domain.columns import Column
 from filecollect.domain.position import Checkpoint
 from filecollect.errors import FilecollectError, UsageError
 from filecollect.files.filesystem import FileSystem
-from filecollect.files.paths import os_path
 from filecollect.parse.infer import Inference
 from filecollect.parse.sniff import sniff
 from filecollect.parse.spec import Spec, Wanted
-from filecollect.pipeline.assign import HEAD_BYTES, SAMPLED_FILES, TAIL_BYTES
+from filecollect.pipeline.assign import SAMPLED_FILES, ends_of
 from filecollect.pipeline.plan import Plan, new_plan, settings_of, stored_plan, to_stored
 from filecollect.store.engine import transaction
 from filecollect.store.rewind import replay_task
@@ -74,17 +73,14 @@ def _decide(
     inference: Inference | None = None
     for task in tasks[-SAMPLED_FILES:]:
         try:
-            with files.open(os_path(task.path)) as handle:
-                size = handle.stat().size
-                head = handle.read_at(0, HEAD_BYTES)
-                tail = handle.read_at(max(HEAD_BYTES, size - TAIL_BYTES), TAIL_BYTES)
+            ends = ends_of(files, task.path)
         except FilecollectError:
             continue
         if inference is None:
             name = PurePath(task.path).name
-            spec = sniff(head, complete=size <= HEAD_BYTES, name=name, wanted=wanted).spec
+            spec = sniff(ends.head, complete=ends.complete, name=name, wanted=wanted).spec
             inference = Inference(spec)
-        inference.add(head, tail)
+        inference.add(ends.head, ends.tail)
     if spec is None or inference is None:
         raise UsageError(f"no file of source {stored.source_key} can be read any more")
     columns: tuple[Column, ...] = ()

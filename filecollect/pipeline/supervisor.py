@@ -200,7 +200,9 @@ class Supervisor:
                     ripe.append(task)
                 else:
                     self._soon(wait_s)
-            settle(self.engine, plan, ripe)
+            for path in settle(self.engine, plan, ripe):
+                self.known.pop(path, None)
+                self._soon(0.0)
         self.orphans = still
 
     def _interval(self) -> float:
@@ -342,7 +344,7 @@ class Supervisor:
         if news.ended is None:
             return
         self.held.discard(news.task_id)
-        if news.message and news.ended in {"failed", "later", "moved", "left"}:
+        if news.message and news.ended in {"failed", "later", "moved", "left", "truncated"}:
             self.say("warning" if news.ended != "moved" else "info", news.message)
         known = self.known.get(self.paths.get(news.task_id, ""))
         if known is not None:

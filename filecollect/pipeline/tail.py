@@ -41,7 +41,7 @@ from filecollect.parse.api import Tail
 from filecollect.pipeline.ingest import Stream
 from filecollect.pipeline.plan import Plan, stored_plan
 from filecollect.pipeline.report import Report, TaskReport
-from filecollect.pipeline.worker import CLAIMED_AT_ONCE, Worker, _facts, _Part
+from filecollect.pipeline.worker import CLAIMED_AT_ONCE, Worker, _facts, _Part, _standing
 from filecollect.store.engine import reading, transaction
 from filecollect.store.sources import stored_source
 from filecollect.store.tasks import Task, any_claimable, owners_of_running, wake_dormant
@@ -249,12 +249,13 @@ class Tailer(Worker):
             if held.lease.task_id in self._ended:
                 return False
         stream.extending = now - held.row_since < ROW_S
+        raw_from = stream.raw_offset
         step = stream.next(settings.batch_rows - rows)
         if step is None:
             return False
         if all(piece.extends is None for piece in step.pieces):
             held.row_since = now
-        self.group.append(_Part(stream, held.lease, step, self._finish(stream)))
+        self.group.append(_Part(stream, held.lease, step, self._finish(stream), raw_from, stream.raw_offset))
         return True
 
     def _finish(self, stream: Stream) -> Status | None:
@@ -336,7 +337,7 @@ class Tailer(Worker):
         stream = held.stream
         self.held.pop(held.lease.task_id, None)
         wait: dict[str, Any] = {} if idle else {"retry_in_s": 0}
-        self._give_back(held.lease, "pending", ended="idle", **wait, **_facts(stream))
+        self._give_back(held.lease, "pending", ended="idle", **wait, **_standing(stream))
         with suppress(FileUnavailable):
             if idle and stream.handle.stat().size != stream.stat.size:
                 with transaction(self.engine) as conn:

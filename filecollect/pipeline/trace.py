@@ -13,8 +13,9 @@ import sqlite3
 from sqlalchemy import Connection, inspect
 from sqlalchemy.exc import DBAPIError, NoSuchTableError
 
-from filecollect.errors import FilecollectError, FileUnavailable, UsageError
-from filecollect.files.filesystem import FileHandle, FileSystem
+from filecollect.errors import Corrupt, FilecollectError, FileUnavailable, Replaced, Unsupported, UsageError
+from filecollect.files.content import Content, open_content
+from filecollect.files.filesystem import FileSystem
 from filecollect.files.fingerprint import span_digest
 from filecollect.files.paths import os_path
 from filecollect.parse.api import Tail
@@ -86,18 +87,19 @@ def _origin(conn: Connection, files: FileSystem, task_id: int, offset: int) -> R
 def _read(conn: Connection, files: FileSystem, task: Task, batch: Row, offset: int) -> tuple[int | None, bytes | None]:
     try:
         with files.open(os_path(task.path)) as handle:
-            if span_digest(handle, batch["start_offset"], batch["end_offset"]) != batch["digest"]:
+            content = open_content(handle, handle.stat().size)
+            if span_digest(content, batch["start_offset"], batch["end_offset"]) != batch["digest"]:
                 return None, None
-            line = batch["start_line"] + _line_ends(handle, batch["start_offset"], offset)
-            data = handle.read_at(offset, min(RAW_BYTES, batch["end_offset"] - offset))
-    except FileUnavailable:
+            line = batch["start_line"] + _line_ends(content, batch["start_offset"], offset)
+            data = content.read_at(offset, min(RAW_BYTES, batch["end_offset"] - offset))
+    except (FileUnavailable, Corrupt, Replaced, Unsupported):
         return None, None
     return line, data[: _length(conn, task, data, offset)].rstrip(b"\r\n")
 
 
-def _line_ends(handle: FileHandle, start: int, end: int) -> int:
+def _line_ends(content: Content, start: int, end: int) -> int:
     count = 0
-    while start < end and (data := handle.read_at(start, min(_LINE_READ, end - start))):
+    while start < end and (data := content.read_at(start, min(_LINE_READ, end - start))):
         count += data.count(b"\n")
         start += len(data)
     return count

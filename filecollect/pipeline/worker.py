@@ -29,6 +29,7 @@ from filecollect.domain.states import Status
 from filecollect.errors import (
     BatchTooBad,
     CheckpointError,
+    Corrupt,
     DatabaseUnavailable,
     FilecollectError,
     FileUnavailable,
@@ -73,6 +74,8 @@ class _Part:
     lease: Lease
     step: Step
     finish: Status | None
+    raw_from: int
+    raw_to: int
 
 
 class Worker:
@@ -215,12 +218,13 @@ class Worker:
             if room <= 0 or size >= stream.plan.settings.batch_bytes:
                 self._flush()
                 continue
+            raw_from = stream.raw_offset
             step = stream.next(room)
             if step is None:
                 self._end_without_step(stream, lease)
                 return
             finish = self._finish(stream)
-            self.group.append(_Part(stream, lease, step, finish))
+            self.group.append(_Part(stream, lease, step, finish, raw_from, stream.raw_offset))
             if finish is not None:
                 return
             self._flush()
@@ -236,12 +240,19 @@ class Worker:
 
     def _end_without_step(self, stream: Stream, lease: Lease) -> None:
         self._flush()
+        finished, truncated, standing = stream.finished, stream.truncated, _standing(stream)
         stream.close()
-        if stream.finished:
-            self._give_back(lease, "succeeded", ended="done", content_digest=stream.chain.final(), **_facts(stream))
+        if finished:
+            self._give_back(lease, "succeeded", ended="done", content_digest=stream.content_digest, **standing)
+        elif truncated is not None:
+            message = (
+                f"the {stream.content.codec} file ends inside a block: of its last {truncated} bytes only what "
+                "could be decoded was read; once it is complete, the next round goes on from here"
+            )
+            self._give_back(lease, "pending", error=message, ended="truncated", **standing)
         else:
             message = f"the last record is not complete: {stream.left} bytes are left unread"
-            self._give_back(lease, "pending", error=message, ended="left", **_facts(stream))
+            self._give_back(lease, "pending", error=message, ended="left", **standing)
 
     # -- the commit ------------------------------------------------------------------------------
 
@@ -289,13 +300,13 @@ class Worker:
             destination=stream.plan.destination,
             origin=origin,
             step=part.step,
-            raw_offset=part.step.new.offset,
+            raw_offset=part.raw_to,
             facts=_facts(stream),
             parser=part.step.new.parser,
             quarantine_raw_bytes=stream.plan.settings.quarantine_raw_bytes,
             head=stream.head,
             finish=part.finish,
-            content_digest=stream.chain.final() if done else None,
+            content_digest=stream.content_digest if done else None,
             supersedes=self._supersedes(stream) if done else (),
             events=tuple(
                 FileEvent(
@@ -321,8 +332,10 @@ class Worker:
     def _commit_in_pieces(self, part: _Part) -> None:
         """Commit a part that the database refuses too much of in small steps, each its own commit."""
         part.stream.rewind(part.step.old, SMALL_BATCH_ROWS)
+        raw_to = part.raw_from
         while (step := part.stream.next(SMALL_BATCH_ROWS)) is not None:
-            piece = replace(part, step=step, finish=self._finish(part.stream))
+            raw_from, raw_to = raw_to, part.stream.raw_offset
+            piece = replace(part, step=step, finish=self._finish(part.stream), raw_from=raw_from, raw_to=raw_to)
             if not self._still_proven(piece):
                 return
             results = self._patiently(partial(self._commit, [piece]))
@@ -353,7 +366,7 @@ class Worker:
         self.report(
             TaskReport(
                 task.id,
-                part.step.new.offset - part.step.old.offset,
+                max(0, part.raw_to - part.raw_from),
                 result.inserted,
                 result.updated,
                 result.ignored,
@@ -389,7 +402,8 @@ class Worker:
         attempt = task.attempt_count + 1
         permanent = isinstance(problem, Unsupported | CheckpointError) or not isinstance(problem, Retryable | Replaced)
         if permanent or attempt >= self.settings.max_attempts:
-            self._give_back(lease, "failed", error=str(problem), ended="failed", failed=True)
+            reason = problem.code if isinstance(problem, Corrupt) else None
+            self._give_back(lease, "failed", error=str(problem), ended="failed", failed=True, reason=reason)
         elif isinstance(problem, Replaced):
             self._give_back(lease, "pending", error=str(problem), ended="failed", failed=True)
         else:
@@ -404,6 +418,7 @@ class Worker:
         *,
         ended: Any,
         error: str | None = None,
+        reason: str | None = None,
         retry_in_s: float | None = None,
         failed: bool = False,
         **values: Any,
@@ -419,7 +434,7 @@ class Worker:
 
         if not self._patiently(write):
             ended, error = "lost", "another worker took this file over"
-        self.report(TaskReport(lease.task_id, ended=ended, message=error))
+        self.report(TaskReport(lease.task_id, ended=ended, message=error, reason=reason))
 
     def _patiently(self, action: Callable[[], Any]) -> Any:
         """Do something with the database; while it is away, try again for `patience_s`."""
@@ -438,3 +453,8 @@ class Worker:
 def _facts(stream: Stream) -> dict[str, Any]:
     stat = stream.stat
     return {"device": stat.device, "inode": stat.inode, "size": stat.size, "mtime_ns": stat.mtime_ns}
+
+
+def _standing(stream: Stream) -> dict[str, Any]:
+    """Return what is stored of a file that is let go."""
+    return {"raw_offset": stream.raw_position, **_facts(stream)}

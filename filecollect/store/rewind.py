@@ -28,7 +28,9 @@ def rewind(
     done = conn.execute(
         update(collection_task)
         .where(*holds(lease), collection_task.c.content_offset == task.content_offset)
-        .values(content_offset=to.offset, raw_offset=to.offset, checkpoint_json=to.to_json(), updated_at=DatabaseNow())
+        .values(
+            content_offset=to.offset, raw_offset=to.raw_offset, checkpoint_json=to.to_json(), updated_at=DatabaseNow()
+        )
     )
     if done.rowcount != 1:
         raise LeaseLost("the task belongs to another worker now", path=task.path)
@@ -54,7 +56,7 @@ def replay_task(conn: Connection, destination: Destination, task: Task, to: Chec
             status="pending",
             next_run_at=DatabaseNow(),
             content_offset=to.offset,
-            raw_offset=to.offset,
+            raw_offset=to.raw_offset,
             checkpoint_json=to.to_json(),
             snapshot_json=bound,
             content_digest=null(),

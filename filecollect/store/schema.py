@@ -104,6 +104,7 @@ collection_task = Table(
     Index("ix_collection_task_source_path", "source_key", "path"),
     Index("ix_collection_task_ready", "status", "next_run_at", "id"),
     Index("ix_collection_task_owner", "owner_id"),
+    Index("ix_collection_task_inode", "source_key", "inode"),
     sqlite_autoincrement=True,
 )
 

@@ -17,7 +17,7 @@ from typing import Any
 from sqlalchemy import Connection, and_, exists, insert, null, or_, select, update
 
 from filecollect.domain.lease import Lease, WorkerRecord
-from filecollect.domain.position import Checkpoint, Proof
+from filecollect.domain.position import HEAD_LENGTHS, Checkpoint, Proof
 from filecollect.domain.states import Status
 from filecollect.events import FileEvent
 from filecollect.store.events import add_events
@@ -126,6 +126,23 @@ def tasks_with_heads(conn: Connection, source_key: str, heads: Sequence[Proof], 
     return [from_row(row) for row in rows]
 
 
+def small_tasks(
+    conn: Connection, source_key: str, inode: int, paths: Sequence[str], below: int = HEAD_LENGTHS[0], limit: int = 4
+) -> list[Task]:
+    """Return the newest tasks whose content is too short to be found by a head: of an inode, and at some paths."""
+    found: list[Task] = []
+    for same in (task.inode == inode, task.path.in_(paths)) if paths else (task.inode == inode,):
+        rows = conn.execute(
+            select(collection_task)
+            .where(task.source_key == source_key, same, task.head_length > 0, task.head_length < below)
+            .where(task.status.not_in(("skipped", "cancelled")))
+            .order_by(task.id.desc())
+            .limit(limit)
+        )
+        found += [from_row(row) for row in rows]
+    return found
+
+
 def tasks_by_id(conn: Connection, ids: Sequence[int]) -> list[Task]:
     """Return tasks by id, in id order."""
     found: list[Task] = []
@@ -222,6 +239,16 @@ def add_skipped_span(conn: Connection, task_id: int, end: int) -> None:
             committed_at=DatabaseNow(),
         )
     )
+
+
+def forget_passed_over(conn: Connection, known: Task) -> list[str]:
+    """Let files that were passed over for the sake of a task be looked at anew; return their paths."""
+    skipped = (task.parent_task_id == known.id, task.status == "skipped", task.mtime_ns.is_not(None))
+    not_superseded = or_(task.last_error.is_(None), task.last_error.not_like("superseded%"))
+    done = conn.execute(
+        update(collection_task).where(*skipped, not_superseded).values(mtime_ns=null()).returning(task.path)
+    )
+    return [row.path for row in done]
 
 
 def tasks_waiting_dormant(conn: Connection, source_key: str, *, after: int, limit: int) -> list[Task]:

@@ -26,12 +26,13 @@ SECONDS = 6.0
 
 WRITER = f"""
 import os, signal, sys, time
-path, stop = sys.argv[1], sys.argv[2]
+path, stop, ack = sys.argv[1:4]
 opened = open(path, "a", buffering=1)
 def reopen(*_):
     global opened
     opened.close()
     opened = open(path, "a", buffering=1)
+    open(ack, "w").close()
 signal.signal(signal.SIGHUP, reopen)
 number, began = 0, time.monotonic()
 signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGHUP])
@@ -70,12 +71,14 @@ format = "lines"
 settle_s = 0.3
 """
 
+# What is written between gzip's reading and the reopening would be destroyed, so logrotate waits for it.
+REOPEN = "postrotate\n  rm -f {ack}; kill -HUP {pid}; until [ -e {ack} ]; do sleep 0.01; done\nendscript"
 LOGROTATE = {
-    "rename and create": "create\nnodelaycompress\npostrotate\n  kill -HUP {pid}\nendscript",
+    "rename and create": "create\nnodelaycompress\n{reopen}",
     "copytruncate": "copytruncate",
-    "dateext": "dateext\ndateformat -%Y%m%d-%s\ncreate\npostrotate\n  kill -HUP {pid}\nendscript",
-    "compress": "compress\ncreate\npostrotate\n  kill -HUP {pid}\nendscript",
-    "delaycompress": "compress\ndelaycompress\ncreate\npostrotate\n  kill -HUP {pid}\nendscript",
+    "dateext": "dateext\ndateformat -%Y%m%d-%s\ncreate\n{reopen}",
+    "compress": "compress\ncreate\n{reopen}",
+    "delaycompress": "compress\ndelaycompress\ncreate\n{reopen}",
 }
 
 
@@ -144,10 +147,11 @@ def test_logrotate(kind: str, tail: Daemon, tmp_path: Path) -> None:
     if logrotate is None:
         pytest.skip("logrotate is not installed")
     logs, stop = tmp_path / "logs", tmp_path / "stop"
-    with writing(WRITER, str(logs / "app.log"), str(stop), stop=stop) as writer:
+    ack = tmp_path / "reopened"
+    with writing(WRITER, str(logs / "app.log"), str(stop), str(ack), stop=stop) as writer:
         wait_until((logs / "app.log").exists)
         config = tmp_path / "rotate.conf"
-        body = LOGROTATE[kind].format(pid=writer.pid)
+        body = LOGROTATE[kind].format(reopen=REOPEN.format(pid=writer.pid, ack=ack))
         config.write_text(f"{logs}/app.log {{\nrotate 99\nsu root root\n{body}\n}}\n")
         config.chmod(0o644)
 

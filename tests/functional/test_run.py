@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import gzip
 import os
 import random
 import shutil
 import signal
+import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -387,3 +389,94 @@ def test_a_sparse_hole_after_copytruncate_is_passed_over(tail: Daemon, logs: Pat
     tail.stop()
     assert numbers(tail) == list(range(1, 12))
     assert tail.sql("SELECT start_offset, end_offset FROM committed_batch WHERE kind = 'skipped'") == [(0, 300_000_000)]
+
+
+def pack(path: Path, codec: str) -> Path:
+    """Compress a file with the field's own tool, which removes it, and return the new path."""
+    if codec == "gz":
+        subprocess.run(["gzip", path], check=True)
+    else:
+        subprocess.run(["zstd", "-q", "--rm", path], check=True)
+    return path.with_name(f"{path.name}.{codec}")
+
+
+@pytest.mark.parametrize("codec", ["gz", "zst"])
+def test_compressed_after_rotation_while_it_runs(codec: str, tail: Daemon, logs: Path) -> None:
+    """The compressed file is the same generation: nothing is read again."""
+    append(logs / "app.log", 1, 500)
+    tail.start()
+    tail.wait_for("app", 500)
+    (logs / "app.log").rename(logs / "app.log.1")
+    append(logs / "app.log.1", 501, 510)
+    append(logs / "app.log", 511, 520)
+    pack(logs / "app.log.1", codec)
+    tail.wait_for("app", 520)
+    wait_until(lambda: tail.sql(f"SELECT status FROM collection_task WHERE path LIKE '%.{codec}'") == [("succeeded",)])
+    tail.stop()
+    assert numbers(tail) == list(range(1, 521))
+    assert tail.count("collection_task") == 2
+
+
+@pytest.mark.parametrize("codec", ["gz", "zst"])
+def test_compressed_while_stopped_with_unread_lines(codec: str, tail: Daemon, logs: Path) -> None:
+    """The rest is read from the compressed file, at the same content offset."""
+    append(logs / "app.log", 1, 500)
+    tail.start()
+    tail.wait_for("app", 500)
+    tail.kill()
+    append(logs / "app.log", 501, 900)
+    (logs / "app.log").rename(logs / "app.log.1")
+    pack(logs / "app.log.1", codec)
+    append(logs / "app.log", 901, 910)
+    tail.start()
+    tail.wait_for("app", 910)
+    wait_until(lambda: "compressed" in tail.kinds())
+    tail.stop()
+    assert numbers(tail) == list(range(1, 911))
+    assert {"lost_bytes", "gone"}.isdisjoint(tail.kinds())
+    assert tail.sql("SELECT count(DISTINCT _task_id) FROM app") == [(2,)]
+
+
+def test_plain_and_compressed_side_by_side(tail: Daemon, logs: Path) -> None:
+    """Both exist for a while: one generation; the plain one goes, and nothing changes."""
+    append(logs / "app.log.1", 1, 500)
+    tail.start()
+    tail.wait_for("app", 500)
+    subprocess.run(["gzip", "-k", logs / "app.log.1"], check=True)
+    wait_until(lambda: "duplicate" in tail.kinds())
+    (logs / "app.log.1").unlink()
+    append(logs / "app.log", 501, 510)
+    tail.wait_for("app", 510)
+    tail.stop()
+    tail.start()
+    append(logs / "app.log", 511, 512)
+    tail.wait_for("app", 512)
+    tail.stop()
+    assert numbers(tail) == list(range(1, 513))
+    assert "lost_bytes" not in tail.kinds()
+
+
+def test_a_growing_compressed_log_is_followed(tail: Daemon, logs: Path) -> None:
+    """Members are appended to a .gz; a member that is not whole waits for its end."""
+    with (logs / "app.log.gz").open("ab") as file:
+
+        def member(first: int, last: int) -> bytes:
+            return gzip.compress(b"".join(b"line %06d of the log\n" % number for number in range(first, last + 1)))
+
+        file.write(member(1, 100))
+        file.flush()
+        tail.start()
+        tail.wait_for("app", 100)
+        whole = member(101, 200)
+        file.write(whole[:50])
+        file.flush()
+        file.write(whole[50:] + member(201, 210))
+        file.flush()
+        tail.wait_for("app", 210)
+    tail.kill()
+    with (logs / "app.log.gz").open("ab") as file:
+        file.write(member(211, 220))
+    tail.start()
+    tail.wait_for("app", 220)
+    tail.stop()
+    assert numbers(tail) == list(range(1, 221))

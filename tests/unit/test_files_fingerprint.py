@@ -164,7 +164,7 @@ def test_a_resume_at_any_offset_goes_on_alike(content: bytes, data: st.DataObjec
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(fingerprint, "CHAIN_BLOCK", 16)
         stored, _ = recomputed(content[:offset], 16)
-        resumed = ChainDigest.resume(Handle(), stored, offset)  # type: ignore[arg-type]
+        resumed = ChainDigest.resume(Handle(), stored, offset)
         assert all(offset - offset % 16 <= start and end <= offset for start, end in reads)
         resumed.update(content[offset:])
         assert (resumed.chain(), resumed.final()) == recomputed(content, 16)

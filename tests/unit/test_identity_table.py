@@ -65,7 +65,7 @@ DROP_ELSEWHERE = replace(ELSEWHERE, follow=False)
         (replace(ELSEWHERE, original="live", same_content=False), "new"),
         (replace(ELSEWHERE, head=False), "new"),
         (replace(ELSEWHERE, head_length=63), "new"),
-        (replace(ELSEWHERE, offset=0), "new"),
+        (replace(ELSEWHERE, offset=0), "renamed"),
         (replace(ELSEWHERE, guard=False), "new"),
         (replace(ELSEWHERE, size=300, guard=False, common=300, original="changed"), "covered"),
         (replace(ELSEWHERE, size=300, guard=False, common=300, original="changed", settled=False), "undecided"),

@@ -85,6 +85,7 @@ def upgrade() -> None:
     op.create_index("ix_collection_task_source_path", "collection_task", ["source_key", "path"])
     op.create_index("ix_collection_task_ready", "collection_task", ["status", "next_run_at", "id"])
     op.create_index("ix_collection_task_owner", "collection_task", ["owner_id"])
+    op.create_index("ix_collection_task_inode", "collection_task", ["source_key", "inode"])
     op.create_table(
         "worker",
         sa.Column("owner_id", sa.String(64), primary_key=True),
