@@ -12,6 +12,7 @@ from enum import Enum
 from typing import Any, Protocol
 
 from filecollect.domain.batch import BadRecord, Records
+from filecollect.parse.lineends import LineEnds
 
 
 class Tail(Enum):
@@ -44,17 +45,34 @@ class Parsed:
     open_record: int | None = None
 
 
+class Skip(Protocol):
+    """Finds the end of a record too long to be held, which comes in pieces."""
+
+    lines: int
+    """Line ends met so far."""
+
+    def feed(self, data: bytes) -> int:
+        """Return the position in `data` after the record's end, -1 while it has not come."""
+
+
 class Parser(Protocol):
     """Turn bytes of one format into records for one list of columns."""
+
+    @property
+    def ends(self) -> LineEnds:
+        """Return how lines end in this file."""
 
     def parse(self, data: bytes, *, offset: int, line: int, limit: int, tail: Tail) -> Parsed:
         """Parse at most `limit` records of `data`.
 
         `data` starts at content offset `offset`, a record boundary, on 1-based line `line`. Never
         raises for any bytes: what cannot become a row is a BadRecord. When `data` is at least
-        `max_record_bytes` long and holds no record end, nothing is consumed; the caller then skips to
-        the next line end itself.
+        `max_record_bytes` long and holds no record end, nothing is consumed; the caller then passes
+        over the record with `skip()`.
         """
+
+    def skip(self) -> Skip:
+        """Return what finds the end of a record that begins where nothing was consumed."""
 
     def state(self) -> dict[str, Any]:
         """Return what a resume needs, as stored in the checkpoint's `parser`."""

@@ -13,12 +13,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 import msgspec
 
 from filecollect.domain.columns import Column
-from filecollect.parse.times import is_date, stored_timestamp, stored_timestamps, zone_kind
+from filecollect.parse.spec import Spec
+from filecollect.parse.times import ISO, Times, is_date, stored_timestamps
 
 SMALLEST_INTEGER, LARGEST_INTEGER = -(2**63), 2**63 - 1
 EXACT_DIGITS = 15
@@ -43,25 +45,49 @@ MISFIT: Final = Misfit()
 """Stands for "this value does not fit the column"."""
 
 
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """How values are written: the decimal mark, and times."""
+
+    decimal: str = "."
+    times: Times = ISO
+
+    @classmethod
+    def of(cls, spec: Spec) -> Reading:
+        """Return how the values of a source are written."""
+        return cls(spec.decimal, Times.of(spec.time_formats, spec.time_zone))
+
+    def number(self, text: str) -> str:
+        """Return a number's text with a decimal point; what is none stays none.
+
+        With a decimal comma a point is no part of a number: whether `1.234` is a thousand is not guessed.
+        """
+        if self.decimal == ".":
+            return text
+        return "" if "." in text else text.replace(self.decimal, ".")
+
+
+PLAIN = Reading()
+
+
 def significant_digits(number: str) -> int:
     """Return how many digits of a plain decimal count: all but leading zeros."""
     return len(number.lstrip("-").replace(".", "").lstrip("0"))
 
 
-def text_kind(text: str) -> str:
+def text_kind(text: str, reading: Reading = PLAIN) -> str:
     """Return what a CSV field looks like.
 
     One of integer, long (an integer of more than 15 digits), real, decimal, boolean, date, naive and
     zoned (timestamps), text.
     """
-    match = _NUMBER.fullmatch(text)
+    number = reading.number(text)
+    match = _NUMBER.fullmatch(number)
     if match is not None:
-        return number_kind(text, whole=match[1] is None)
+        return number_kind(number, whole=match[1] is None)
     if text.lower() in BOOLEANS:
         return "boolean"
-    if is_date(text):
-        return "date"
-    return zone_kind(text) or "text"
+    return reading.times.kind(text) or "text"
 
 
 def number_kind(number: str, *, whole: bool) -> str:
@@ -84,11 +110,12 @@ def fits_precision(number: str, type_name: str) -> bool:
     return len(whole.lstrip("0")) <= precision - scale and len(fraction.rstrip("0")) <= scale
 
 
-def _boolean(text: str, column: Column) -> object:
+def _boolean(text: str, column: Column, reading: Reading) -> object:
     return BOOLEANS.get(text.lower(), MISFIT)
 
 
-def _integer(text: str, column: Column) -> object:
+def _integer(text: str, column: Column, reading: Reading) -> object:
+    text = reading.number(text)
     match = _NUMBER.fullmatch(text)
     if match is None or match[1] is not None or len(text) > 20:
         return MISFIT
@@ -96,23 +123,25 @@ def _integer(text: str, column: Column) -> object:
     return number if SMALLEST_INTEGER <= number <= LARGEST_INTEGER else MISFIT
 
 
-def _real(text: str, column: Column) -> object:
+def _real(text: str, column: Column, reading: Reading) -> object:
+    text = reading.number(text)
     return float(text) if _NUMBER.fullmatch(text) and significant_digits(text) <= EXACT_DIGITS else MISFIT
 
 
-def _decimal(text: str, column: Column) -> object:
+def _decimal(text: str, column: Column, reading: Reading) -> object:
+    text = reading.number(text)
     return text if _NUMBER.fullmatch(text) and fits_precision(text, column.type) else MISFIT
 
 
-def _date(text: str, column: Column) -> object:
-    return text if is_date(text) else MISFIT
+def _date(text: str, column: Column, reading: Reading) -> object:
+    return reading.times.date(text) or MISFIT
 
 
-def _timestamp(text: str, column: Column) -> object:
-    return stored_timestamp(text, zoned=column.zoned) or MISFIT
+def _timestamp(text: str, column: Column, reading: Reading) -> object:
+    return reading.times.timestamp(text, zoned=column.zoned) or MISFIT
 
 
-def _json(text: str, column: Column) -> object:
+def _json(text: str, column: Column, reading: Reading) -> object:
     try:
         _JSON.decode(text)
     except (msgspec.DecodeError, RecursionError, UnicodeEncodeError):
@@ -120,11 +149,11 @@ def _json(text: str, column: Column) -> object:
     return text
 
 
-def _text(text: str, column: Column) -> object:
+def _text(text: str, column: Column, reading: Reading) -> object:
     return text
 
 
-_ONE: dict[str, Callable[[str, Column], object]] = {
+_ONE: dict[str, Callable[[str, Column, Reading], object]] = {
     "boolean": _boolean,
     "integer": _integer,
     "real": _real,
@@ -136,9 +165,9 @@ _ONE: dict[str, Callable[[str, Column], object]] = {
 }
 
 
-def stored_value(text: str, column: Column) -> object:
+def stored_value(text: str, column: Column, reading: Reading = PLAIN) -> object:
     """Return the stored value of one text that is not NULL, or MISFIT."""
-    return _ONE[column.base](text, column)
+    return _ONE[column.base](text, column, reading)
 
 
 def _plain(texts: Sequence[str], characters: bytes) -> bool:
@@ -194,8 +223,16 @@ _COLUMN: dict[str, Callable[[Sequence[str], Column], Sequence[object] | None]] =
 }
 
 
-def _fast(texts: Sequence[str], column: Column) -> Sequence[object] | None:
+_NUMERIC = frozenset({"integer", "real", "decimal"})
+_TIMED = frozenset({"date", "timestamp"})
+
+
+def _fast(texts: Sequence[str], column: Column, reading: Reading) -> Sequence[object] | None:
     convert = _COLUMN.get(column.base)
+    if column.base in _TIMED and not reading.times.plain:
+        return None
+    if column.base in _NUMERIC and reading.decimal != ".":
+        texts = list(map(reading.number, texts))
     if convert is None or not texts:
         return None
     try:
@@ -205,26 +242,33 @@ def _fast(texts: Sequence[str], column: Column) -> Sequence[object] | None:
 
 
 def stored_column(
-    texts: Sequence[str], column: Column, nulls: frozenset[str], quoted: Sequence[int] = ()
+    texts: Sequence[str],
+    column: Column,
+    nulls: frozenset[str],
+    quoted: Sequence[int] = (),
+    reading: Reading = PLAIN,
 ) -> tuple[Sequence[object], list[int]]:
     """Return the stored values of a column of texts, and the positions of misfits (None is stored there).
 
-    Texts in `nulls` are NULL, except at the positions in `quoted`: there the text was in quotes, and only
-    an empty one in a column that is not text is NULL.
+    Texts in `nulls` are NULL, except at the positions in `quoted`: there the text was in quotes. An empty one
+    in a column that is not text is NULL all the same.
     """
-    if nulls.isdisjoint(texts):
-        values = _fast(texts, column)
+    if column.base != "text" and "" not in nulls:
+        nulls |= {""}
+    # Looking for a few words one by one is faster than hashing every text.
+    if not any(null in texts for null in nulls):
+        values = _fast(texts, column, reading)
         if values is not None:
             return values, []
-        found = [stored_value(text, column) for text in texts]
+        found = [stored_value(text, column, reading) for text in texts]
     else:
         present = [text for text in texts if text not in nulls]
-        fast = _fast(present, column)
-        some = iter([stored_value(text, column) for text in present] if fast is None else fast)
+        fast = _fast(present, column, reading)
+        some = iter([stored_value(text, column, reading) for text in present] if fast is None else fast)
         found = [None if text in nulls else next(some) for text in texts]
     for index in quoted:
         if texts[index] or column.base == "text":
-            found[index] = stored_value(texts[index], column)
+            found[index] = stored_value(texts[index], column, reading)
     misfits = [index for index, value in enumerate(found) if value is MISFIT]
     for index in misfits:
         found[index] = None

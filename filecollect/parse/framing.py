@@ -1,9 +1,9 @@
 """Line framing with exact byte offsets, and the gathering of blocks into one `Parsed`.
 
 Invariant: a frame is a record's bytes, its line end included; frames, blank lines, a byte order mark,
-skipped lines and the CSV header tile what a parse consumes. A line ends at `\\n` and nothing else, which
-is right for UTF-8 and for every encoding that `encoding.py` lets through. `\\r` before it belongs to
-the line end, and so does a `\\r` that is the last byte of an unterminated record (half a line end).
+skipped lines, the CSV header and what stands between JSON values tile what a parse consumes. A `\\r`
+before `\\n` belongs to the line end, and so does a `\\r` that is the last of an unterminated record (half
+a line end); see `lineends.py`.
 
 Bytes of NUL at the very end are "not yet written" (a crash can leave them): such a last record waits,
 and becomes `truncated_record` when it may wait no longer.
@@ -19,20 +19,9 @@ from typing import Any, Protocol
 
 from filecollect.domain.batch import BadRecord, Records
 from filecollect.domain.columns import Layout
-from filecollect.parse.api import Parsed, Tail
-from filecollect.parse.spec import Spec
-
-UTF8_BOM = b"\xef\xbb\xbf"
-
-
-def end_of_line(data: bytes, start: int) -> int:
-    """Return the position after the first line end at or after `start`, -1 when there is none."""
-    return data.find(b"\n", start) + 1 or -1
-
-
-def bom_length(data: bytes, offset: int, encoding: str) -> int:
-    """Return the length of the byte order mark that `data` begins with; only content offset 0 has one."""
-    return len(UTF8_BOM) if offset == 0 and encoding == "utf-8" and data.startswith(UTF8_BOM) else 0
+from filecollect.parse.api import Parsed, Skip, Tail
+from filecollect.parse.lineends import LineEnds, bom_length
+from filecollect.parse.spec import UNDECODABLE, Spec
 
 
 @dataclass(slots=True)
@@ -77,8 +66,10 @@ class Built:
     extras: dict[int, str] = field(default_factory=dict)
     misfits: list[tuple[int, str]] = field(default_factory=list)
     bad: dict[int, tuple[str, str]] = field(default_factory=dict)
-    skipped: Collection[int] = ()
+    skipped: list[int] = field(default_factory=list)
     blank: list[int] = field(default_factory=list)
+    replaced: dict[int, str] = field(default_factory=dict)
+    """What could not be decoded in a record and was replaced, in hex."""
 
 
 class Gathered:
@@ -88,6 +79,7 @@ class Gathered:
         self._most_raw = spec.quarantine_raw_bytes
         self._limit = spec.max_record_bytes
         self._width = len(layout.columns)
+        self._has_extra = layout.kind != "items"
         # The key of items is checked by whoever builds them: it is not among the columns.
         in_key = () if layout.kind == "items" else layout.key
         self._key = [(index, column.name) for index, column in enumerate(layout.columns) if column.name in in_key]
@@ -146,6 +138,10 @@ class Gathered:
                 for index, value in enumerate(values):
                     if value is None:
                         built.bad.setdefault(index, ("key_missing", f"the key column {name} has no value"))
+        for index, found in built.replaced.items():
+            built.misfits.append((index, UNDECODABLE))
+            if self._has_extra:
+                built.extras[index] = _with_undecodable(built.extras.get(index, "{}"), found)
         columns, extras, misfits = built.columns, built.extras, built.misfits
         dropped = self.drop(frames, built)
         if dropped:
@@ -184,10 +180,16 @@ class Gathered:
         return joined
 
 
+def _with_undecodable(extra: str, found: str) -> str:
+    comma = "" if extra == "{}" else ","
+    return f'{extra[:-1]}{comma}"{UNDECODABLE}":"{found}"}}'
+
+
 class LineFormat(Protocol):
     """A format in which every line is a record."""
 
     name: str
+    ends: LineEnds
     blank: re.Pattern[bytes]
     """Matches one or more whole lines that are no records."""
 
@@ -205,30 +207,36 @@ class LineParser:
         self._spec = spec
         self._layout = layout
         self._format = line_format
+        self.ends = line_format.ends
 
     def state(self) -> dict[str, Any]:
         """Return what a resume needs."""
-        return {"format": self._format.name, "encoding": self._spec.encoding, "dialect": None, "header": None}
+        dialect = {"newline": self.ends.newline} if self.ends.newline != "\n" else None
+        return {"format": self._format.name, "encoding": self._spec.encoding, "dialect": dialect, "header": None}
+
+    def skip(self) -> Skip:
+        """Return what finds the end of a line too long to be held."""
+        return self.ends.skip()
 
     def parse(self, data: bytes, *, offset: int, line: int, limit: int, tail: Tail) -> Parsed:
         """Parse at most `limit` lines that are records; see `Parser.parse`."""
-        first_line = line
+        first_line, ends = line, self.ends
         got = Gathered(self._spec, self._layout)
         position = start = bom_length(data, offset, self._spec.encoding)
-        while line <= self._spec.skip_lines and (end := end_of_line(data, position)) > 0:
+        while line <= self._spec.skip_lines and (end := ends.after(data, position)) > 0:
             position, line = end, line + 1
         if line <= self._spec.skip_lines:
             done = position if tail is Tail.WAIT else len(data)
             return got.parsed(done if position > start or tail is not Tail.WAIT else 0, line - first_line)
         while got.count < limit:
             if (blank := self._format.blank.match(data, position)) is not None:
-                line += data.count(b"\n", position, blank.end())
+                line += ends.count(data, position, blank.end())
                 position = blank.end()
             # The first split costs nothing when the block is all there is.
-            lines = (data[position:] if position else data).split(b"\n", limit - got.count)
+            lines = ends.split(data[position:] if position else data, limit - got.count)
             rest = lines.pop()
             if lines:
-                lengths = [len(one) + 1 for one in lines]
+                lengths = [len(one) + ends.unit for one in lines]
                 offsets = list(accumulate(lengths, initial=offset + position))
                 position = offsets.pop() - offset
                 numbers = range(line, line + len(lines))
@@ -256,15 +264,15 @@ class LineParser:
         if tail is Tail.WAIT:
             return False
         rest = data[position:]
-        text = rest.removesuffix(b"\r")
+        text = self.ends.bare(rest)
         frames = Frames(data, offset, [offset + position], [len(rest)], [line])
         if len(rest) > self._spec.max_record_bytes:
             if tail is Tail.TRY:
                 return False
             got.refuse_one_long(frames, 0)
-        elif self._format.blank.fullmatch(text + b"\n"):
+        elif self._format.blank.fullmatch(text + self.ends.mark):
             return True
-        elif not rest.endswith(b"\0") and self._format.is_whole(text):
+        elif not self.ends.ends_in_nul(rest) and self._format.is_whole(text):
             got.add(frames, self._format.build([text]))
         elif tail is Tail.TRY:
             return False

@@ -18,7 +18,9 @@ from filecollect.parse.convert import (
     EXACT_DIGITS,
     LARGEST_INTEGER,
     MISFIT,
+    PLAIN,
     SMALLEST_INTEGER,
+    Reading,
     fits_precision,
     number_kind,
     significant_digits,
@@ -26,6 +28,7 @@ from filecollect.parse.convert import (
 )
 
 _INTEGER = re.compile(r"-?(?:0|[1-9][0-9]*)")
+_NUMERIC_WHOLE, _NUMERIC_FRACTION = 131_072, 16_383
 _SMALLEST_NORMAL = 2.2250738585072014e-308
 _string = msgspec.json.Decoder(str).decode
 
@@ -64,7 +67,27 @@ def json_kind(value: object) -> str | None:
     return "text" if isinstance(value, str) else "json"
 
 
-def _of_number(column: Column, number: str) -> object:
+def needs_its_text(value: object) -> bool:
+    """Return whether a decoded JSON value holds what a binary form of JSON loses or refuses.
+
+    That is the character NUL, and numbers of more digits than PostgreSQL's numeric has. Numbers that
+    are no integers must come as `Number`.
+    """
+    if isinstance(value, Number):
+        mantissa, _, exponent = value.lower().partition("e")
+        whole, _, fraction = mantissa.partition(".")
+        shift = int(exponent or 0)
+        return len(whole) + shift > _NUMERIC_WHOLE or len(fraction) - shift > _NUMERIC_FRACTION
+    if isinstance(value, str):
+        return "\0" in value
+    if isinstance(value, dict):
+        return any(needs_its_text(one) for pair in value.items() for one in pair)
+    if isinstance(value, list):
+        return any(map(needs_its_text, value))
+    return False
+
+
+def _of_number(column: Column, number: str, reading: Reading) -> object:
     whole = _INTEGER.fullmatch(number) is not None
     if column.base == "integer":
         if not whole or len(number) > 20:
@@ -75,6 +98,8 @@ def _of_number(column: Column, number: str) -> object:
         plain = "e" not in number and "E" not in number
         # An exponent cannot be checked against decimal(p,s) digit by digit.
         return number if column.type == "decimal" or (plain and fits_precision(number, column.type)) else MISFIT
+    if column.base == "timestamp" and column.declared and reading.times.counts:
+        return reading.times.timestamp(number, zoned=column.zoned) or MISFIT
     if column.base != "real":
         return MISFIT
     if not whole:
@@ -86,26 +111,26 @@ def _of_number(column: Column, number: str) -> object:
     return float(exact) if int(float(exact)) == exact else MISFIT
 
 
-def _of_string(column: Column, text: str) -> object:
-    return stored_value(text, column) if column.declared else MISFIT
+def _of_string(column: Column, text: str, reading: Reading) -> object:
+    return stored_value(text, column, reading) if column.declared else MISFIT
 
 
-def _of_word(column: Column, word: str) -> object:
+def _of_word(column: Column, word: str, reading: Reading) -> object:
     return word == "true" if column.base == "boolean" else MISFIT
 
 
-_BY_FIRST: dict[str, Callable[[Column, str], object]] = {"t": _of_word, "f": _of_word}
+_BY_FIRST: dict[str, Callable[[Column, str, Reading], object]] = {"t": _of_word, "f": _of_word}
 
 
-def stored_json(column: Column, text: str) -> object:
+def stored_json(column: Column, text: str, reading: Reading = PLAIN) -> object:
     """Return the stored value of one JSON value that is not null, or MISFIT; `text` must be valid JSON."""
     if column.base == "json":
         return text
     if text[0] == '"':
         string = _string(text)
-        return string if column.base == "text" else _of_string(column, string)
+        return string if column.base == "text" else _of_string(column, string, reading)
     if column.base == "text":
         return text
     if text[0] in "{[":
         return MISFIT
-    return _BY_FIRST.get(text[0], _of_number)(column, text)
+    return _BY_FIRST.get(text[0], _of_number)(column, text, reading)

@@ -7,66 +7,45 @@ decode is quarantined as `bad_encoding`.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 
 from filecollect.domain.columns import Layout
+from filecollect.parse.encoding import decoded
 from filecollect.parse.framing import Built
+from filecollect.parse.lineends import LineEnds
 from filecollect.parse.spec import Spec
-from filecollect.parse.table import TextItems, TextTable
+from filecollect.parse.table import text_table
 
 COLUMN = "line"
-
-
-def decoded(lines: Sequence[bytes], encoding: str) -> tuple[list[str], dict[int, tuple[str, str]]]:
-    """Return the texts of lines; the undecodable ones are refused by position (and have an empty text)."""
-    try:
-        texts = b"\n".join(lines).decode(encoding).split("\n")
-        if len(texts) == len(lines):
-            return texts, {}
-    except UnicodeDecodeError:
-        pass
-    texts, bad = [], {}
-    for index, line in enumerate(lines):
-        try:
-            texts.append(line.decode(encoding))
-        except UnicodeDecodeError as problem:
-            texts.append("")
-            bad[index] = ("bad_encoding", encoding_message(problem))
-    return texts, bad
-
-
-def encoding_message(problem: UnicodeDecodeError) -> str:
-    """Return the sentence that refuses undecodable bytes."""
-    found = problem.object[problem.start : problem.end][:8].hex(" ")
-    return f"the bytes {found} at position {problem.start} of the record are not {problem.encoding}"
 
 
 class Lines:
     """The `lines` format."""
 
     name = "lines"
-    blank = re.compile(rb"(?:\r?\n)++")
 
     def __init__(self, spec: Spec, layout: Layout) -> None:
+        self.ends = LineEnds(spec.encoding, spec.newline)
+        self.blank = self.ends.blank_lines()
         self._encoding = spec.encoding
-        table = TextItems if layout.kind == "items" else TextTable
+        self._errors = spec.encoding_errors
         # No text of a line is NULL.
-        self._table = table(layout, [COLUMN], frozenset())
+        self._table = text_table(layout, [COLUMN], frozenset())
 
     def is_whole(self, line: bytes) -> bool:
         """Return whether an unterminated line decodes: one cut inside a character does not."""
         try:
             line.decode(self._encoding)
-        except UnicodeDecodeError:
-            return False
+        except UnicodeDecodeError as problem:
+            return self._errors == "replace" and problem.end < len(line)
         return True
 
     def build(self, lines: Sequence[bytes]) -> Built:
         """Make values of lines."""
-        texts, bad = decoded(lines, self._encoding)
+        texts, bad, replaced = decoded(lines, self._encoding, self._errors)
         texts = [text.removesuffix("\r") for text in texts]
         built = self._table.build([texts], len(texts), {}, {})
         built.blank = [index for index, text in enumerate(texts) if not text and index not in bad]
         built.bad |= bad
+        built.replaced = replaced
         return built

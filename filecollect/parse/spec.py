@@ -9,19 +9,23 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, fields
 from typing import Any
 
-FORMATS = frozenset({"csv", "jsonl", "lines"})
+FORMATS = frozenset({"csv", "json", "jsonl", "lines"})
 MAX_RECORD_BYTES = 1 << 20
 QUARANTINE_RAW_BYTES = 64 * 1024
+UNDECODABLE = "_undecodable"
+"""The key in `_extra` that holds the bytes which were replaced in a row, in hex; they count as misfits of it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Spec:
-    """A decided format. `encoding` is a Python codec name in which every ASCII byte stands for itself.
+    """A decided format. `encoding` is a Python codec name (see `encoding.py`), `newline` what ends a line.
 
     `header` is True (the first record names the columns), False (c1, c2, ...) or the columns' names.
-    `delimiter`, `quote`, `header`, `null` and `ragged` matter to CSV only. `skip_lines` physical lines
-    at the top of a file are passed over. A record longer than `max_record_bytes` is quarantined with
-    its first `quarantine_raw_bytes`.
+    `delimiter`, `quote` (empty: none), `escape`, `comment`, `header`, `null`, `ragged` and `decimal` matter to
+    CSV only. With `bare` a JSON record that is no object becomes a field `value`; nested objects are
+    flattened `flatten` levels deep. `skip_lines` physical lines at the top of a file are passed over.
+    `time_formats` and `time_zone` say how times are written. A record longer than `max_record_bytes` is
+    quarantined with its first `quarantine_raw_bytes`.
     """
 
     format: str
@@ -35,6 +39,15 @@ class Spec:
     max_record_bytes: int = MAX_RECORD_BYTES
     quarantine_raw_bytes: int = QUARANTINE_RAW_BYTES
     names: str = "keep"
+    newline: str = "\n"
+    encoding_errors: str = "quarantine"
+    escape: str = ""
+    comment: str = ""
+    decimal: str = "."
+    bare: bool = False
+    flatten: int = 0
+    time_formats: tuple[str, ...] = ()
+    time_zone: str | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Return the stored form; tuples become lists."""
@@ -64,3 +77,11 @@ class Wanted:
     max_record_bytes: int = MAX_RECORD_BYTES
     quarantine_raw_bytes: int = QUARANTINE_RAW_BYTES
     names: str = "keep"
+    encoding_errors: str = "quarantine"
+    quote: str | None = None
+    escape: str | None = None
+    comment: str | None = None
+    decimal: str = "."
+    flatten: int = 0
+    time_formats: tuple[str, ...] = ()
+    time_zone: str | None = None

@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from filecollect.domain.columns import Column, Layout
-from filecollect.parse.convert import stored_column
+from filecollect.parse.convert import PLAIN, Reading, stored_column
 from filecollect.parse.framing import Built
 from filecollect.parse.items import key_of
 from filecollect.parse.names import column_names
@@ -57,8 +57,9 @@ def _unique_places(header: Sequence[str]) -> list[tuple[str, int]]:
 class TextTable:
     """Fields under one header, made into columns of a typed table."""
 
-    def __init__(self, layout: Layout, header: Sequence[str], nulls: frozenset[str]) -> None:
+    def __init__(self, layout: Layout, header: Sequence[str], nulls: frozenset[str], reading: Reading) -> None:
         self._columns = layout.columns
+        self._reading = reading
         self._nulls = nulls
         self._labels = labels(header)
         self._places = match_fields(header, layout.columns)
@@ -85,7 +86,7 @@ class TextTable:
                 columns.append([None] * count)
                 continue
             texts = fields[place]
-            values, wrong = stored_column(texts, column, self._nulls, quoted.get(place, ()))
+            values, wrong = stored_column(texts, column, self._nulls, quoted.get(place, ()), self._reading)
             columns.append(values)
             for index in wrong:
                 if column.declared:
@@ -135,6 +136,15 @@ class TextItems:
                     bad[index] = ("key_missing", problem)
             keys.append(key)
         return Built([payloads, keys], bad=bad)
+
+
+def text_table(
+    layout: Layout, header: Sequence[str], nulls: frozenset[str], reading: Reading = PLAIN
+) -> TextTable | TextItems:
+    """Return what makes records of a layout from fields under one header."""
+    if layout.kind == "items":
+        return TextItems(layout, header, nulls)
+    return TextTable(layout, header, nulls, reading)
 
 
 def misfit_message(column: Column, shown: str) -> str:

@@ -12,6 +12,8 @@ from filecollect.domain.columns import Column, Layout
 from filecollect.parse.convert import MISFIT, stored_column, stored_value, text_kind
 from filecollect.parse.jsonl import JsonTable
 from filecollect.parse.jsonvalue import stored_json
+from filecollect.parse.spec import Spec
+from filecollect.parse.times import stored_timestamps
 
 NULLS = frozenset({""})
 
@@ -219,8 +221,30 @@ def test_the_fast_way_reads_json_like_the_careful_one(pairs: list[tuple[str, str
     """Decoding into a struct gives the same columns, misfits and `_extra` as looking at every value."""
     layout = Layout((Column("a", "a", one), Column("b", "b", two)))
     lines = [f'{{"a":{first}, "b": {second}}}'.encode() for first, second in pairs]
-    fast, careful = JsonTable(layout), JsonTable(layout)
+    fast, careful = JsonTable(Spec("jsonl"), layout), JsonTable(Spec("jsonl"), layout)
     careful._fast = None
     quick, slow = fast.build(lines), careful.build(lines)
     assert [list(map(repr, values)) for values in quick.columns] == [list(map(repr, v)) for v in slow.columns]
     assert (quick.extras, sorted(quick.misfits), quick.bad) == (slow.extras, sorted(slow.misfits), slow.bad)
+
+
+@pytest.mark.parametrize(
+    ("texts", "zoned", "stored"),
+    [
+        (["2026-11-01T10:00:07Z", "0001-01-01 00:00:00Z"], True, ["2026-11-01 10:00:07", "0001-01-01 00:00:00"]),
+        (["2026-11-01T23:59:59", "1999-02-28T00:00:00"], False, ["2026-11-01 23:59:59", "1999-02-28 00:00:00"]),
+        (["2026-11-01T10:00:07Z", "2026-11-01T10:00:07+01:00"], True, ["2026-11-01 10:00:07", "2026-11-01 09:00:07"]),
+        (
+            ["2026-11-01T10:00:07Z", "2026-11-01T10:00:07.5Z"],
+            True,
+            ["2026-11-01 10:00:07", "2026-11-01 10:00:07.500000"],
+        ),
+        (["2026-11-01T10:00:07Z", "2026-02-30T10:00:07Z"], True, None),
+        (["2026-11-01T10:00:07Z", "2026-11-01T10:00:07"], True, None),
+    ],
+)
+def test_a_column_of_times_is_stored_as_its_single_times_are(
+    texts: list[str], zoned: bool, stored: list[str] | None
+) -> None:
+    """Whole seconds without an offset are taken over as they are written; a day that does not exist asks for a look."""
+    assert stored_timestamps(texts, zoned=zoned) == stored

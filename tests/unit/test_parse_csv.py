@@ -303,3 +303,82 @@ def test_a_header_may_be_too_long() -> None:
             (0, data[:3], "record_too_long"),
             (13, b"1,a", "no_header"),
         ]
+
+
+def test_comments_are_skipped_wherever_a_record_may_begin() -> None:
+    """Quotes in them open nothing; inside a quoted field a line is no comment; those at the top are the top."""
+    spec = Spec("csv", comment="#")
+    parsed = parse(b'# made "today\n#\nid,name\n1,a\n# half "open\n2,"b\n# c"\n3,#d\n#last', spec)
+    assert rows(parsed) == [(1, "a"), (2, "b\n# c"), (3, "#d")]
+    assert (parsed.skipped, parsed.bad, parsed.lines) == (2, [], 8)
+    assert parsed.records.offsets == [24, 41, 51]
+
+
+def test_a_delimiter_at_the_end_is_no_field() -> None:
+    """Of records, of the header, of both; anything else is ragged."""
+    assert rows(parse(b"id,name\n1,a,\n2,b\n")) == [(1, "a"), (2, "b")]
+    assert rows(parse(b"id,name,\n1,a,\n2,b\n")) == [(1, "a"), (2, "b")]
+    assert [one.reason for one in parse(b"id,name\n1,a,x\n2,b,,\n3\n").bad] == ["ragged"] * 3
+
+
+def test_a_decimal_comma_is_read_when_it_is_asked_for() -> None:
+    """A point is then no part of a number: nobody knows whether 1.234 is a thousand."""
+    layout = Layout((Column("r", "r", "real"), Column("d", "d", "decimal"), Column("i", "i", "integer")))
+    parsed = parse(b"r;d;i\n0,12;-7,50;3\n1.5;1.000,5;1,0\n", Spec("csv", delimiter=";", decimal=","), layout)
+    assert rows(parsed) == [(0.12, "-7.50", 3), (None, None, None)]
+    assert json.loads(parsed.records.extras[1]) == {"r": "1.5", "d": "1.000,5", "i": "1,0"}
+
+
+COPY = Spec("csv", delimiter="\t", quote="", escape="\\", header=("id", "name"))
+
+
+def test_the_text_format_of_copy_is_read() -> None:
+    r"""Escapes, \N for NULL, an empty text that is one, quotes that are data, \. at the end."""
+    parsed = parse(b'1\ta\\tb\\\\c\n\\N\t\\N\n3\t\n4\t"q\n5\t\\\\N\n6\tx\\\ny\n\\.\n', COPY)
+    assert rows(parsed) == [(1, "a\tb\\c"), (None, None), (3, ""), (4, '"q'), (5, "\\N"), (6, "x\ny")]
+    assert (parsed.skipped, parsed.bad, list(parsed.records.lines)) == (1, [], [1, 2, 3, 4, 5, 6])
+
+
+def test_an_empty_number_in_a_dump_is_null() -> None:
+    """As a quoted empty one is."""
+    assert rows(parse(b"\tx\n", COPY)) == [(None, "x")]
+
+
+def test_escapes_within_quotes_are_read() -> None:
+    """As MySQL writes them; a doubled quote is one, too, and NULL is not quoted."""
+    spec = Spec("csv", escape="\\", header=("id", "name"))
+    parsed = parse(b'1,"a\\"b""c"\n2,"d\\\ne, f"\n3,\\N\n4,"\\\\N"\n5,""\n6,\n7,"x\ny"\n', spec)
+    assert rows(parsed) == [
+        (1, 'a"b"c'), (2, "d\ne, f"), (3, None), (4, "\\N"), (5, ""), (6, None), (7, "x\ny")
+    ]  # fmt: skip
+
+
+def test_fields_without_quotes_and_escapes_are_cut_at_delimiters_only() -> None:
+    """`quote = ""`: a quote is a character."""
+    spec = Spec("csv", quote="", header=("id", "name"))
+    assert rows(parse(b'1,"a\n2,b"\n3,\n', spec)) == [(1, '"a'), (2, 'b"'), (3, None)]
+
+
+def test_another_quote_can_be_said() -> None:
+    """Apostrophes, for example."""
+    assert rows(parse(b"id,name\n1,'a,''b'\n", Spec("csv", quote="'"))) == [(1, "a,'b")]
+
+
+def test_an_escape_at_the_end_of_a_file_is_not_whole() -> None:
+    """The escaped character is missing."""
+    parsed = parse(b"1\ta\n2\tb\\", COPY)
+    assert (rows(parsed), [one.reason for one in parsed.bad]) == ([(1, "a")], ["truncated_record"])
+
+
+def test_a_quote_never_closed_is_bounded_and_reading_goes_on() -> None:
+    """In the middle of the file and near its end, each costs its own line."""
+    lines = 40
+    spec = Spec("csv", max_record_bytes=100)
+    good = b"".join(b"%d,x\n" % number for number in range(lines))
+    parsed = parse(b'id,name\n7,"open\n' + good + b'8,"open\n' + good, spec)
+    assert [row[0] for row in rows(parsed)] == [*range(lines), *range(lines)]
+    assert refused(parsed) == [
+        (8, 8, 2, b'7,"open\n', "unclosed_quote"),
+        (16 + len(good), 8, 43, b'8,"open\n', "unclosed_quote"),
+    ]
+    assert parsed.consumed == 24 + 2 * len(good)

@@ -104,9 +104,41 @@ def test_lines_that_are_no_objects_are_quarantined(line: bytes, reason: str, par
     assert part in parsed.bad[0].message
 
 
-def test_the_last_of_equal_keys_counts() -> None:
-    """As every JSON reader has it."""
-    assert rows(parse(b'{"id":1,"id":2}\n')) == [(2, None, None)]
+@pytest.mark.parametrize(
+    ("line", "row", "extra"),
+    [
+        (b'{"id":1,"id":2}', (2, None, None), '{"id (earlier)":[1]}'),
+        (b'{"id":1,"v":0.5,"s":"a","s":null}', (1, 0.5, None), '{"s (earlier)":["a"]}'),
+        (b'{"id" : 1.50, "id" : {"a": 1}, "id":7, "v":1,"s":"x"}', (7, 1.0, "x"), '{"id (earlier)":[1.50,{"a":1}]}'),
+        (rb'{"s":"\\","s":"\\\"","id":1,"v":2}', (1, 2.0, '\\"'), r'{"s (earlier)":["\\"]}'),
+        (b'{"new":1,"new":2}', (None, None, None), '{"new":2,"new (earlier)":[1]}'),
+    ],
+)
+def test_the_last_of_equal_keys_counts_and_the_others_are_kept(
+    line: bytes, row: tuple[object, ...], extra: str
+) -> None:
+    """As every JSON reader has it; but nothing is lost silently, among lines that are as expected, too."""
+    plain = b'{"id":1,"v":0.5,"s":"a"}\n'
+    parsed = parse(plain + line + b"\n" + plain)
+    assert rows(parsed) == [(1, 0.5, "a"), row, (1, 0.5, "a")]
+    assert parsed.records.extras == {1: extra}
+
+
+def test_rests_of_an_array_around_lines_are_peeled_off() -> None:
+    """Brackets and commas of an array written line by line; they are skipped, and counted."""
+    parsed = parse(b'[\n{"id":1},\n,{"id":2}\n[{"id":3},\n{"id":4}]\n]\n')
+    assert ([row[0] for row in rows(parsed)], parsed.skipped, parsed.bad) == ([1, 2, 3, 4], 2, [])
+    assert parsed.records.offsets == [2, 12, 22, 33]
+    items = parse(b'{"id":1},\n', Layout(ITEM_COLUMNS, ("id",), "items"))
+    assert rows(items) == [('{"id":1}', "1")]
+
+
+def test_lines_that_are_no_objects_are_rows_when_the_source_has_only_such() -> None:
+    """In the column `value`."""
+    layout = Layout((Column("value", "value", "real"),))
+    parsed = parse(b'1\n2.5\nnull\n"x"\n{"value":4}\n', layout, Spec("jsonl", bare=True))
+    assert rows(parsed) == [(1.0,), (2.5,), (None,), (None,), (4.0,)]
+    assert (parsed.records.extras, parsed.misfits) == ({3: '{"value":"x"}'}, {"value": 1})
 
 
 def test_a_legacy_encoding_is_decoded() -> None:
