@@ -1,4 +1,4 @@
--- filecollect's own tables for PostgreSQL, version 0001.
+-- filecollect's own tables for PostgreSQL, version 0002.
 -- Rendered by `filecollect db ddl`: change filecollect/store/schema.py and its migrations, not this file.
 
 CREATE TABLE filecollect_version (
@@ -53,9 +53,13 @@ CREATE TABLE collection_task (
 	PRIMARY KEY (id)
 );
 
+CREATE INDEX ix_collection_task_due ON collection_task (source_key, host, next_run_at, id) WHERE status = 'pending';
+
 CREATE INDEX ix_collection_task_head ON collection_task (source_key, head_length, head_digest);
 
 CREATE INDEX ix_collection_task_inode ON collection_task (source_key, inode);
+
+CREATE INDEX ix_collection_task_lease ON collection_task (source_key, host, lease_until, id) WHERE status = 'running';
 
 CREATE INDEX ix_collection_task_owner ON collection_task (owner_id);
 
@@ -167,4 +171,4 @@ CREATE INDEX ix_file_event_at ON file_event (at);
 
 CREATE INDEX ix_file_event_task ON file_event (task_id);
 
-INSERT INTO filecollect_version (version_num) VALUES ('0001');
+INSERT INTO filecollect_version (version_num) VALUES ('0002');

@@ -8,14 +8,19 @@ to `_extra`. Types are the table's own.
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 from sqlalchemy import Connection, inspect
+from sqlalchemy.types import TypeEngine
 
 from filecollect.domain.columns import Column, Layout
 from filecollect.errors import UsageError
-from filecollect.store.destination import LINEAGE, OWN_COLUMNS, Destination, quoted
+from filecollect.store.database import database_of, quoted
+from filecollect.store.destination import LINEAGE, LINEAGE_TYPES, OWN_COLUMNS, Destination
 
 _KINDS = (
+    ("INTERVAL", "text"),
+    ("POINT", "text"),
     ("INT", "integer"),
     ("BOOL", "boolean"),
     ("CHAR", "text"),
@@ -39,10 +44,11 @@ def adopt(conn: Connection, destination: Destination, *, alter: bool) -> Destina
     Raises UsageError with the missing statements, and when no column matches.
     """
     seen = inspect(conn)
-    there = {one["name"]: str(one["type"]).upper() for one in seen.get_columns(destination.table, destination.schema)}
+    there = {one["name"]: one["type"] for one in seen.get_columns(destination.table, destination.schema)}
     wanted = (*OWN_COLUMNS, *(LINEAGE[word] for word in destination.lineage))
     name = destination.sql_name
-    kinds = {"_extra": "TEXT", "_file": "TEXT", "_ingested_at": "TEXT", "_host": "TEXT"}
+    types = database_of(conn).types
+    kinds = {LINEAGE[word]: types[kind] for word, kind in LINEAGE_TYPES.items()} | {"_extra": types["json"]}
     statements = [
         f"ALTER TABLE {name} ADD COLUMN {quoted(one)} {kinds.get(one, 'BIGINT')}" for one in wanted if one not in there
     ]
@@ -79,5 +85,10 @@ def adopt(conn: Connection, destination: Destination, *, alter: bool) -> Destina
     return replace(destination, layout=Layout(columns_there, destination.layout.key))
 
 
-def _kind(sql_type: str, column: Column) -> str:
-    return next((kind for part, kind in _KINDS if part in sql_type), column.type)
+def _kind(there: TypeEngine[Any], column: Column) -> str:
+    spelled = str(there).upper()
+    kind = next((kind for part, kind in _KINDS if part in spelled), column.type)
+    if kind != "decimal" or getattr(there, "precision", None) is None:
+        return kind
+    # More digits than the table keeps would be rounded without a word.
+    return f"decimal({there.precision},{there.scale or 0})"  # type: ignore[attr-defined]

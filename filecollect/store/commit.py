@@ -5,7 +5,8 @@
       superseded generations' rows go        only in the commit that finishes their successor
       rows -> destinations                   sorted by key across the group where there is a key
       quarantine, ledger, events
-    COMMIT                                   unknown outcome? the task's row is read again
+      leases again                           when writing took a good part of one
+    COMMIT                                   unknown outcome? the task's row is locked and the ledger read
 
 The fence locks the task's row, so no takeover can come between it and the COMMIT. A task whose fence
 hits no row is left out before any of its rows are written; the others of the group go on.
@@ -13,6 +14,7 @@ hits no row is left out before any of its rows are written; the others of the gr
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -26,9 +28,10 @@ from filecollect.domain.position import Proof
 from filecollect.domain.states import Status
 from filecollect.errors import DatabaseUnavailable, InvariantError
 from filecollect.events import FileEvent
+from filecollect.store.database import database_of
 from filecollect.store.destination import Destination, Origin, Written
 from filecollect.store.engine import transaction
-from filecollect.store.events import add_events
+from filecollect.store.events import add_events, add_first_event
 from filecollect.store.schema import collection_task, committed_batch, quarantined_item
 from filecollect.store.tasks import holds
 from filecollect.store.types import DatabaseNow
@@ -36,7 +39,10 @@ from filecollect.store.types import DatabaseNow
 
 @dataclass(frozen=True, slots=True)
 class Contribution:
-    """A task's part in one commit; `finish` ends the lease with that status in the same commit."""
+    """A task's part in one commit; `finish` ends the lease with that status in the same commit.
+
+    Of `first_events` only those are stored whose kind the task has no event of yet.
+    """
 
     lease: Lease
     destination: Destination
@@ -51,6 +57,7 @@ class Contribution:
     content_digest: str | None = None
     supersedes: tuple[int, ...] = ()
     events: tuple[FileEvent, ...] = ()
+    first_events: tuple[FileEvent, ...] = ()
 
 
 @dataclass(slots=True)
@@ -74,26 +81,52 @@ class _Portion:
     bad: list[BadRecord] = field(default_factory=list)
 
 
-def commit(engine: Engine, group: Sequence[Contribution], *, lease_s: float) -> list[Committed]:
-    """Commit a group of contributions in one transaction; one result for each, in order.
+class Attempt:
+    """One commit, to be called again while the database is away.
 
-    Raises DatabaseUnavailable (nothing was committed, try again), BatchTooBad, InvariantError.
+    A COMMIT whose outcome is unknown is never sent twice: the next call first finds out what became of it.
     """
-    results = [Committed() for _ in group]
-    asked = False
-    try:
-        with transaction(engine) as conn:
-            _write_all(conn, group, results, lease_s)
-            failpoints.hit("before_commit")
-            asked = True
-    except DatabaseUnavailable:
-        if not asked or not _stands(engine, group, results):
-            raise
-    failpoints.hit("after_commit")
-    return results
+
+    def __init__(self, engine: Engine, group: Sequence[Contribution], *, lease_s: float) -> None:
+        self.engine = engine
+        self.group = group
+        self.lease_s = lease_s
+        self._asked: list[Committed] | None = None
+
+    def __call__(self) -> list[Committed]:
+        """Commit all contributions in one transaction; return one result for each, in order.
+
+        Raises DatabaseUnavailable (call again), BatchTooBad, InvariantError.
+        """
+        if self._asked is None or not _stands(self.engine, self.group, self._asked):
+            self._asked = None
+            self._write()
+        results = self._asked
+        assert results is not None
+        failpoints.hit("after_commit")
+        return results
+
+    def _write(self) -> None:
+        results = [Committed() for _ in self.group]
+        try:
+            with transaction(self.engine) as conn:
+                _write_all(conn, self.group, results, self.lease_s)
+                failpoints.hit("before_commit")
+                self._asked = results
+        except DatabaseUnavailable:
+            if self._asked is None or not _stands(self.engine, self.group, results):
+                self._asked = None
+                raise
+
+
+def commit(engine: Engine, group: Sequence[Contribution], *, lease_s: float) -> list[Committed]:
+    """Commit a group of contributions once; see `Attempt`."""
+    return Attempt(engine, group, lease_s=lease_s)()
 
 
 def _write_all(conn: Connection, group: Sequence[Contribution], results: list[Committed], lease_s: float) -> None:
+    began = time.monotonic()
+    database_of(conn).free_after(conn, lease_s)
     for number in sorted(range(len(group)), key=lambda number: group[number].lease.task_id):
         results[number].lost = not _fence(conn, group[number], lease_s)
     failpoints.hit("after_fence")
@@ -109,7 +142,9 @@ def _write_all(conn: Connection, group: Sequence[Contribution], results: list[Co
     by_destination: dict[Destination, list[_Portion]] = {}
     for portion in portions:
         by_destination.setdefault(group[portion.number].destination, []).append(portion)
-    for destination, some in by_destination.items():
+    # In one order for everybody, and sorted by key inside: then commits of several workers never wait in a circle.
+    for destination in sorted(by_destination, key=lambda one: one.sql_name):
+        some = by_destination[destination]
         written = destination.write(conn, [(portion.piece.records, group[portion.number].origin) for portion in some])
         for portion, one in zip(some, written, strict=True):
             portion.written = one
@@ -123,7 +158,12 @@ def _write_all(conn: Connection, group: Sequence[Contribution], results: list[Co
         result.updated += portion.written.updated
         result.ignored += portion.written.ignored
         result.quarantined += len(portion.bad)
-    add_events(conn, [event for number, part in enumerate(group) if not results[number].lost for event in part.events])
+    standing = [part for number, part in enumerate(group) if not results[number].lost]
+    add_events(conn, [event for part in standing for event in part.events])
+    for event in [event for part in standing for event in part.first_events]:
+        add_first_event(conn, event)
+    if time.monotonic() - began > lease_s / 3:
+        _renew(conn, standing, lease_s)
 
 
 def _fence(conn: Connection, part: Contribution, lease_s: float) -> bool:
@@ -154,6 +194,16 @@ def _fence(conn: Connection, part: Contribution, lease_s: float) -> bool:
         .values(**values)
     )
     return done.rowcount == 1
+
+
+def _renew(conn: Connection, parts: Sequence[Contribution], lease_s: float) -> None:
+    """Renew leases whose rows this transaction has locked: after a long one they would be over at once."""
+    for part in sorted(parts, key=lambda part: part.lease.task_id):
+        conn.execute(
+            update(collection_task)
+            .where(collection_task.c.id == part.lease.task_id, collection_task.c.owner_id == part.lease.owner)
+            .values(lease_until=DatabaseNow(lease_s))
+        )
 
 
 def _supersede(conn: Connection, part: Contribution) -> None:
@@ -273,22 +323,23 @@ def _extend(conn: Connection, part: Contribution, portion: _Portion, row: Extens
 
 
 def _stands(engine: Engine, group: Sequence[Contribution], results: list[Committed]) -> bool:
-    """Return whether a COMMIT with an unknown outcome happened after all.
+    """Return whether a COMMIT with an unknown outcome happened after all; it did for all of a group or none.
 
-    The offsets moved under our own owner and version only if it did; all of a group or none.
+    Locking a task's row waits for a COMMIT that is still under way; then the ledger tells: a span that
+    ends at our new position was written under our owner and version only by ourselves.
     """
     for number, part in enumerate(group):
         if results[number].lost:
             continue
+        lease, mine = part.lease, committed_batch.c
         with transaction(engine) as conn:
+            conn.execute(
+                select(collection_task.c.id).where(collection_task.c.id == lease.task_id).with_for_update()
+            ).all()
             row = conn.execute(
-                select(committed_batch.c.end_offset)
-                .where(
-                    committed_batch.c.task_id == part.lease.task_id,
-                    committed_batch.c.owner_id == part.lease.owner,
-                    committed_batch.c.version == part.lease.version,
-                )
-                .order_by(committed_batch.c.seq.desc())
+                select(mine.end_offset)
+                .where(mine.task_id == lease.task_id, mine.owner_id == lease.owner, mine.version == lease.version)
+                .order_by(mine.seq.desc())
                 .limit(1)
             ).first()
         return row is not None and row.end_offset == part.step.new.offset

@@ -11,55 +11,28 @@ with a key the later record wins, and later is (task id, offset), never the orde
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import repeat
 from typing import Any
 
 from sqlalchemy import Connection, inspect
 from sqlalchemy.exc import StatementError
+from sqlalchemy.schema import CreateSchema
 
 from filecollect.domain.batch import Records
 from filecollect.domain.columns import Column, Layout
-from filecollect.errors import BatchTooBad, InvariantError
-from filecollect.store.engine import database_error
+from filecollect.errors import BatchTooBad, InvariantError, UsageError
+from filecollect.store.database import Database, Row, Target, database_named, database_of, quoted
+from filecollect.store.faults import database_error
 
 OWN_COLUMNS = ("_task_id", "_offset", "_extra")
 LINEAGE = {"file": "_file", "line": "_line", "at": "_ingested_at", "host": "_host"}
+LINEAGE_TYPES = {"file": "text", "line": "bigint", "at": "instant", "host": "text"}
 SEARCHED_ONE_BY_ONE = 64
 """Refused rows of one batch that are looked for one by one; more make BatchTooBad."""
 SMALL_BATCH = 200
 """A batch of at most this many rows is searched to the end."""
-
-_SQL_TYPES = {
-    "sqlite": {
-        "text": "TEXT",
-        "integer": "INTEGER",
-        "real": "REAL",
-        "decimal": "TEXT",
-        "boolean": "INTEGER",
-        "date": "TEXT",
-        "timestamp": "TEXT",
-        "json": "TEXT",
-        "bigint": "INTEGER",
-    },
-    "postgresql": {
-        "text": "text",
-        "integer": "bigint",
-        "real": "double precision",
-        "decimal": "numeric",
-        "boolean": "boolean",
-        "date": "date",
-        "timestamp": "timestamp",
-        "json": "jsonb",
-        "bigint": "bigint",
-    },
-}
-
-
-def quoted(name: str) -> str:
-    """Return a name as an SQL identifier, whatever it holds."""
-    return '"' + name.replace('"', '""') + '"'
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,9 +55,6 @@ class Written:
     ignored: int = 0
     refused: list[tuple[int, str]] = field(default_factory=list)
     conflicts: list[int] = field(default_factory=list)
-
-
-Row = tuple[Any, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,15 +101,14 @@ class Destination:
 
     def ddl(self, dialect: str) -> list[str]:
         """Return the statements that create the table (typed tables only)."""
-        types = _SQL_TYPES[dialect]
+        types = database_named(dialect).types
         lines = [f"{quoted(column.name)} {_sql_type(column, types)}" for column in self.layout.columns]
         lines += [
             f'"_task_id" {types["bigint"]} NOT NULL',
             f'"_offset" {types["bigint"]} NOT NULL',
             f'"_extra" {types["json"]}',
         ]
-        lineage = {"file": "text", "line": "bigint", "at": "text", "host": "text"}
-        lines += [f"{quoted(LINEAGE[word])} {types[lineage[word]]}" for word in self.lineage]
+        lines += [f"{quoted(LINEAGE[word])} {types[LINEAGE_TYPES[word]]}" for word in self.lineage]
         lines.append('UNIQUE ("_task_id", "_offset")')
         if self.key:
             lines.append(f"UNIQUE ({', '.join(map(quoted, self.key))})")
@@ -151,10 +120,17 @@ class Destination:
         return bool(inspect(conn).has_table(self.table, schema=self.schema))
 
     def create(self, conn: Connection) -> None:
-        """Create the table unless it is there."""
-        if not self.is_items:
-            for statement in self.ddl(conn.dialect.name):
-                conn.exec_driver_sql(statement)
+        """Create the table, and its schema, unless they are there; one process at a time."""
+        if self.is_items:
+            return
+        database = database_of(conn)
+        if self.schema is not None and not database.has_hosts:
+            raise UsageError(f"the table {self.schema}.{self.table} needs PostgreSQL; SQLite has no schemas")
+        database.lock_ddl(conn)
+        if self.schema is not None and not inspect(conn).has_schema(self.schema):
+            conn.execute(CreateSchema(self.schema))
+        for statement in self.ddl(conn.dialect.name):
+            conn.exec_driver_sql(statement)
 
     # -- rows ------------------------------------------------------------------------------------
 
@@ -203,16 +179,21 @@ class Destination:
             self._insert(conn, rows, portions, results)
         return results
 
+    @property
+    def _target(self) -> Target:
+        return Target(self.sql_name, self.columns)
+
     def _insert(
         self, conn: Connection, rows: list[Row], portions: Sequence[tuple[Records, Origin]], results: list[Written]
     ) -> None:
-        statement = self._statement('ON CONFLICT ("_task_id", "_offset") DO NOTHING', conn.dialect.name)
+        database = database_of(conn)
 
         def send(some: list[Row]) -> None:
-            if conn.exec_driver_sql(statement, some).rowcount != len(some):
+            new = database.insert(conn, self._target, some, 'ON CONFLICT ("_task_id", "_offset") DO NOTHING')
+            if new != len(some):
                 raise InvariantError(f"{self.table}: a record that was not committed has a row already")
 
-        refused = dict(_write_or_search(conn, rows, send))
+        refused = self._send(conn, database, rows, send)
         start = 0
         for (records, _), result in zip(portions, results, strict=True):
             end = start + len(records)
@@ -220,32 +201,40 @@ class Destination:
             result.inserted = len(records) - len(result.refused)
             start = end
 
+    def _send(
+        self, conn: Connection, database: Database, rows: list[Row], send: Callable[[list[Row]], None]
+    ) -> dict[int, str]:
+        return write_or_search(conn, rows, send, lambda: database.unfit(conn, self._target, rows), database.sentence)
+
+    def _column(self, name: str) -> Column | None:
+        return None if self.is_items else next((one for one in self.layout.columns if one.name == name), None)
+
     def _upsert(self, conn: Connection, rows: list[Row], whose: list[tuple[int, int]], results: list[Written]) -> None:
-        names = self.columns
-        key_at = [names.index(name) for name in self.key]
-        newer_at = names.index(self.newer) if self.newer else None
-        age_at = (names.index("_task_id"), names.index("_offset"))
-
-        def age(row: Row) -> tuple[Any, ...]:
-            when = None if newer_at is None else row[newer_at]
-            return (when is not None, when or 0, row[age_at[0]], row[age_at[1]])
-
+        database = database_of(conn)
         first_wins = self.on_conflict != "update"
-        winners: dict[tuple[Any, ...], int] = {}
-        losers: list[int] = []
-        for index, row in enumerate(rows):
-            key = tuple(row[at] for at in key_at)
-            other = winners.setdefault(key, index)
-            if other != index:
-                later = age(row) >= age(rows[other])
-                winner, loser = (index, other) if later != first_wins else (other, index)
-                winners[key] = winner
-                losers.append(loser)
-        ordered = sorted(winners, key=lambda key: [(str(type(part)), part) for part in key])
-        known = self._known_keys(conn, ordered)
+        winners, losers = self._reduce(database, rows)
+        known = self._known(conn, database, [rows[index] for index in winners])
         if first_wins:
-            losers += [winners[key] for key in ordered if key in known]
-            ordered = [key for key in ordered if key not in known]
+            losers += [index for position, index in enumerate(winners) if position in known]
+            winners = [index for position, index in enumerate(winners) if position not in known]
+            known = set()
+        chosen = [rows[index] for index in winners]
+        clause = self._conflict(database)
+        changed = 0
+
+        def send(some: list[Row]) -> None:
+            nonlocal changed
+            write = database.upsert if known else database.insert
+            changed += write(conn, self._target, some, clause)
+
+        refused = self._send(conn, database, chosen, send)
+        left_out = len(chosen) - len(refused) - changed
+        beaten: set[int] = set()
+        if first_wins and left_out:
+            # Somebody else's row came between the question and the insert.
+            mine = self._places(conn, database, chosen)
+            beaten = {position for position in range(len(chosen)) if position not in mine and position not in refused}
+            losers += [winners[position] for position in beaten]
         for loser in losers:
             number, record = whose[loser]
             if self.on_conflict == "quarantine":
@@ -254,107 +243,146 @@ class Destination:
                 results[number].ignored += 1
             else:
                 results[number].updated += 1
-        statement = self._upsert_statement(conn.dialect.name)
-        changed = 0
-
-        def send(some: list[Row]) -> None:
-            nonlocal changed
-            changed += conn.exec_driver_sql(statement, some).rowcount
-
-        refused = dict(_write_or_search(conn, [rows[winners[key]] for key in ordered], send))
-        older = len(ordered) - len(refused) - changed
-        for position, key in enumerate(ordered):
-            number, record = whose[winners[key]]
+        for position, index in enumerate(winners):
+            number, record = whose[index]
             if position in refused:
                 results[number].refused.append((record, refused[position]))
-            elif key not in known:
+            elif position in beaten:
+                continue
+            elif position not in known:
                 results[number].inserted += 1
-            elif older > 0:
-                older -= 1
+            elif left_out > 0:
+                left_out -= 1
                 results[number].ignored += 1
             else:
                 results[number].updated += 1
 
-    def _known_keys(self, conn: Connection, keys: Sequence[tuple[Any, ...]]) -> set[tuple[Any, ...]]:
-        columns = ", ".join(map(quoted, self.key))
-        width = len(self.key)
-        mark = _mark(conn.dialect.name)
-        per_query = max(1, 900 // width)
-        known: set[tuple[Any, ...]] = set()
-        for start in range(0, len(keys), per_query):
-            chunk = keys[start : start + per_query]
-            group = f"({', '.join([mark] * width)})"
-            values = ", ".join([group] * len(chunk))
-            statement = f"SELECT {columns} FROM {self.sql_name} WHERE ({columns}) IN (VALUES {values})"
-            known.update(tuple(row) for row in conn.exec_driver_sql(statement, tuple(v for key in chunk for v in key)))
-        return known
+    def _reduce(self, database: Database, rows: list[Row]) -> tuple[list[int], list[int]]:
+        """Return the winning row of each key, in the order of keys that all workers share, and the losers."""
+        names = self.columns
+        key_at = [(names.index(name), self._column(name)) for name in self.key]
+        newer_at = names.index(self.newer) if self.newer else None
+        newer = self._column(self.newer) if self.newer else None
+        age_at = (names.index("_task_id"), names.index("_offset"))
 
-    def _statement(self, conflict: str, dialect: str) -> str:
-        columns = ", ".join(map(quoted, self.columns))
-        marks = ", ".join([_mark(dialect)] * len(self.columns))
-        return f"INSERT INTO {self.sql_name} ({columns}) VALUES ({marks}) {conflict}"
+        def age(row: Row) -> tuple[Any, ...]:
+            when = None if newer_at is None else database.comparable(newer, row[newer_at])
+            return (when is not None, when or 0, row[age_at[0]], row[age_at[1]])
 
-    def _upsert_statement(self, dialect: str) -> str:
+        first_wins = self.on_conflict != "update"
+        winners: dict[Row, int] = {}
+        losers: list[int] = []
+        for index, row in enumerate(rows):
+            key = tuple(database.comparable(column, row[at]) for at, column in key_at)
+            other = winners.setdefault(key, index)
+            if other != index:
+                later = age(row) >= age(rows[other])
+                winner, loser = (index, other) if later != first_wins else (other, index)
+                winners[key] = winner
+                losers.append(loser)
+        ordered = sorted(winners, key=lambda key: [(str(type(part)), part) for part in key])
+        return [winners[key] for key in ordered], losers
+
+    def _known(self, conn: Connection, database: Database, rows: list[Row]) -> set[int]:
+        """Return the positions of rows whose key is in the table already."""
+        return self._having(conn, database, rows, self.key)
+
+    def _places(self, conn: Connection, database: Database, rows: list[Row]) -> set[int]:
+        """Return the positions of rows that are in the table themselves."""
+        return self._having(conn, database, rows, ("_task_id", "_offset"))
+
+    def _having(self, conn: Connection, database: Database, rows: list[Row], names: tuple[str, ...]) -> set[int]:
+        at = [self.columns.index(name) for name in names]
+        keys = [(number, *(row[place] for place in at)) for number, row in enumerate(rows)]
+        found: set[int] = set()
+
+        def ask(some: list[Row]) -> None:
+            found.update(some[n][0] for n in database.present(conn, self._target, names, [key[1:] for key in some]))
+
+        # A key that the column cannot even be compared with is in no row; its own row will be refused.
+        write_or_search(conn, keys, ask, dict, database.sentence)
+        return found
+
+    def _conflict(self, database: Database) -> str:
         key = ", ".join(map(quoted, self.key))
         if self.on_conflict != "update":
-            return self._statement(f"ON CONFLICT ({key}) DO NOTHING", dialect)
+            return f"ON CONFLICT ({key}) DO NOTHING"
         changes = ", ".join(
             f"{quoted(name)} = excluded.{quoted(name)}" for name in self.columns if name not in self.key
         )
         table = self.sql_name
         later = f'(excluded."_task_id", excluded."_offset") >= ({table}."_task_id", {table}."_offset")'
         if self.newer:
+            column = self._column(self.newer)
             new, old = f"excluded.{quoted(self.newer)}", f"{table}.{quoted(self.newer)}"
+            newer = f"{database.ordered(column, new)} > {old}"
             later = (
-                f"(({old} IS NULL AND {new} IS NOT NULL) OR {new} > {old} "
+                f"(({old} IS NULL AND {new} IS NOT NULL) OR {newer} "
                 f"OR (({new} = {old} OR ({new} IS NULL AND {old} IS NULL)) AND {later}))"
             )
-        return self._statement(f"ON CONFLICT ({key}) DO UPDATE SET {changes} WHERE {later}", dialect)
+        return f"ON CONFLICT ({key}) DO UPDATE SET {changes} WHERE {later}"
 
     def delete_task(self, conn: Connection, task_id: int) -> int:
         """Delete the rows of a task; return how many there were."""
-        mark = _mark(conn.dialect.name)
+        mark = database_of(conn).mark
         return conn.exec_driver_sql(f'DELETE FROM {self.sql_name} WHERE "_task_id" = {mark}', (task_id,)).rowcount
 
     def delete_record(self, conn: Connection, task_id: int, offset: int) -> int:
         """Delete the row of one record; return how many there were (0 or 1)."""
-        mark = _mark(conn.dialect.name)
+        mark = database_of(conn).mark
         statement = f'DELETE FROM {self.sql_name} WHERE "_task_id" = {mark} AND "_offset" = {mark}'
         return conn.exec_driver_sql(statement, (task_id, offset)).rowcount
 
 
-def _mark(dialect: str) -> str:
-    return "?" if dialect == "sqlite" else "%s"
-
-
-def _sql_type(column: Column, types: dict[str, str]) -> str:
-    base = types[column.base]
-    if base == "numeric":
+def _sql_type(column: Column, types: Mapping[str, str]) -> str:
+    if column.base == "decimal" and types["decimal"] == "numeric":
         return column.type.replace("decimal", "numeric")
-    return "timestamptz" if base == "timestamp" and column.zoned else base
+    if column.base == "timestamp" and column.zoned:
+        return types["timestamptz"]
+    return types["verbatim" if column.base == "json" and column.verbatim else column.base]
 
 
-def _write_or_search(conn: Connection, rows: list[Row], send: Callable[[list[Row]], None]) -> list[tuple[int, str]]:
-    """Send rows; when the database refuses some, find them by bisection and send the others."""
+def write_or_search(
+    conn: Connection,
+    rows: list[Row],
+    send: Callable[[list[Row]], None],
+    unfit: Callable[[], dict[int, str]],
+    sentence: Callable[[Any], str],
+) -> dict[int, str]:
+    """Send rows in a savepoint; when the database refuses some, find them and send the others.
+
+    Returns the refused rows' positions and why. First those that can be told without asking, then the
+    others by bisection, each half in its own savepoint. Raises BatchTooBad past the bound.
+    """
     limit = len(rows) if len(rows) <= SMALL_BATCH else SEARCHED_ONE_BY_ONE
-    refused: list[tuple[int, str]] = []
-    waiting = [(0, len(rows))]
+    places = range(len(rows))
+    refused: dict[int, str] = {}
+    waiting: list[Sequence[int]] = [places]
+    told, searched = False, 0
     while waiting:
-        start, end = waiting.pop()
-        some = rows if (start, end) == (0, len(rows)) else rows[start:end]
+        some = waiting.pop()
+        if not some:
+            continue
         try:
             with conn.begin_nested():
-                send(some)
+                send(rows if some is places else [rows[place] for place in some])
         except (StatementError, OverflowError, UnicodeEncodeError) as problem:
             if isinstance(problem, StatementError) and database_error(problem) is not None:
                 raise
-            if end - start == 1:
-                refused.append((start, str(getattr(problem, "orig", problem))))
-                if len(refused) > limit:
+            if not told:
+                told = True
+                refused.update(unfit())
+                if refused:
+                    waiting.append([place for place in some if place not in refused])
+                    continue
+            if len(some) == 1:
+                refused[some[0]] = sentence(getattr(problem, "orig", problem))
+                searched += 1
+                if searched > limit:
                     raise BatchTooBad(f"the database refuses more than {limit} rows of one batch") from problem
             else:
-                middle = (start + end) // 2
-                waiting += [(middle, end), (start, middle)]
+                middle = len(some) // 2
+                waiting += [some[middle:], some[:middle]]
     return refused
 
 

@@ -47,6 +47,8 @@ _CACHE_KIB = 32 * 1024
 _WAL_PAGES = 1000
 _CLOSE_WAIT_MS = 1000
 _CONNECT_TIMEOUT_S = 10
+_KEEPALIVES = {"keepalives_idle": 30, "keepalives_interval": 10, "keepalives_count": 3, "tcp_user_timeout": 60_000}
+"""A server that vanishes without a word is noticed within a minute, not within hours."""
 
 
 def database_url(text: str) -> URL:
@@ -91,7 +93,7 @@ def open_engine(
 ) -> Engine:
     """Open a database that is there, or with `create` may be made at the first write.
 
-    `schema` (PostgreSQL) is where all our tables live. `checkpointer` lets this process move the WAL
+    `schema` (PostgreSQL) is where all tables live that name no other one. `checkpointer` lets this process move the WAL
     into the file on its own. Raises UsageError where no database can be, DatabaseUnavailable where
     one is away.
     """
@@ -314,6 +316,7 @@ def _ensure_wal(conn: Connection, timeout_s: float) -> None:
 
 def _open_postgresql(url: URL, durability: Durability, schema: str | None) -> Engine:
     defaults: dict[str, Any] = {"fallback_application_name": "filecollect"}
+    defaults |= {name: value for name, value in _KEEPALIVES.items() if name not in url.query}
     if "connect_timeout" not in url.query and "PGCONNECT_TIMEOUT" not in os.environ:
         defaults["connect_timeout"] = _CONNECT_TIMEOUT_S
     try:
@@ -334,11 +337,14 @@ def _open_postgresql(url: URL, durability: Durability, schema: str | None) -> En
         raise UsageError("the database's URL cannot be used", hint="postgresql://USER@HOST/DATABASE") from problem
     opened_by = os.getpid()
 
-    @event.listens_for(engine, "connect")
+    @event.listens_for(engine, "connect", insert=True)
     def prepare(connection: Any, _record: object) -> None:
         # In a transaction these settings would be undone by the pool's rollback.
         before, connection.autocommit = connection.autocommit, True
         connection.execute("SET TIME ZONE 'UTC'")
+        if schema is not None:
+            # Alone, so that a table of the same name elsewhere is never taken for ours.
+            connection.execute("SELECT set_config('search_path', %s, false)", ('"' + schema.replace('"', '""') + '"',))
         if durability == "full":
             connection.execute("SET synchronous_commit = on")
         connection.autocommit = before

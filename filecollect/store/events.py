@@ -26,6 +26,14 @@ def add_events(conn: Connection, events: Iterable[FileEvent]) -> None:
         )
 
 
+def add_first_event(conn: Connection, event: FileEvent) -> None:
+    """Insert an event unless its task has one of its kind already."""
+    mine = file_event.c
+    told = conn.execute(select(mine.id).where(mine.task_id == event.task_id, mine.kind == event.kind).limit(1)).first()
+    if told is None:
+        add_events(conn, [event])
+
+
 def add_event_once(conn: Connection, event: FileEvent) -> None:
     """Insert an event unless the newest one of its path says the same."""
     last = conn.execute(

@@ -31,6 +31,7 @@ _UNAVAILABLE_STATES = frozenset(
         "57014",  # statement_timeout
         "25006",  # the server has become a standby
         "25P03",  # idle_in_transaction_session_timeout
+        "25P04",  # transaction_timeout
         "57P01",  # shutdown by the administrator
         "57P02",  # another backend crashed
         "57P03",  # starting up

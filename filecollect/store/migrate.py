@@ -16,19 +16,18 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from sqlalchemy import Connection, Engine, inspect, select, text
+from sqlalchemy import Connection, Engine, inspect, select
 from sqlalchemy.schema import CreateSchema
 
 from filecollect.errors import UsageError
+from filecollect.store.database import database_of
 from filecollect.store.engine import reading, schema_of, transaction
 from filecollect.store.schema import OUR_TABLES, VERSION_TABLE, filecollect_version, metadata
 
-REVISIONS = ("0001",)
+REVISIONS = ("0001", "0002")
 """All migrations, oldest first."""
 HEAD = REVISIONS[-1]
 MIGRATIONS = Path(__file__).parent / "migrations"
-_ADVISORY_LOCK = 0x66696C65636F6C6C
-"""`filecoll` as a number: the key of PostgreSQL's advisory lock."""
 
 
 def current(engine: Engine) -> str | None:
@@ -53,7 +52,7 @@ def upgrade(engine: Engine) -> None:
         return
     _refuse_newer(version)
     with transaction(engine) as conn:
-        _lock(conn)
+        database_of(conn).lock_ddl(conn)
         version = _version(conn)
         if version == HEAD:
             return
@@ -83,12 +82,6 @@ def _version(conn: Connection) -> str | None:
         return None
     version: str | None = conn.scalar(select(filecollect_version.c.version_num))
     return version
-
-
-def _lock(conn: Connection) -> None:
-    """Let one process at a time go on; on SQLite the transaction itself holds the lock."""
-    if conn.dialect.name == "postgresql":
-        conn.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _ADVISORY_LOCK})
 
 
 def _create(conn: Connection) -> None:

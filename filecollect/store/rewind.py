@@ -14,7 +14,8 @@ from filecollect.domain.lease import Lease
 from filecollect.domain.position import Checkpoint
 from filecollect.errors import LeaseLost, UsageError
 from filecollect.events import EventKind, FileEvent
-from filecollect.store.destination import Destination, quoted
+from filecollect.store.database import database_of, quoted
+from filecollect.store.destination import Destination
 from filecollect.store.events import add_events
 from filecollect.store.schema import collection_task, committed_batch, quarantined_item
 from filecollect.store.tasks import Task, holds
@@ -74,7 +75,7 @@ def replay_task(conn: Connection, destination: Destination, task: Task, to: Chec
 
 
 def _forget_from(conn: Connection, destination: Destination, task: Task, offset: int) -> None:
-    mark = "?" if conn.dialect.name == "sqlite" else "%s"
+    mark = database_of(conn).mark
     conn.exec_driver_sql(
         f"DELETE FROM {destination.sql_name} WHERE {quoted('_task_id')} = {mark} AND {quoted('_offset')} >= {mark}",
         (task.id, offset),
@@ -87,9 +88,8 @@ def _forget_from(conn: Connection, destination: Destination, task: Task, offset:
     )
 
 
-def first_line(conn: Connection, task: Task) -> int:
-    """Return the 1-based line on which a task's first ledger row begins."""
-    row = conn.execute(
-        select(committed_batch.c.start_line).where(committed_batch.c.task_id == task.id).order_by(committed_batch.c.seq)
-    ).first()
+def line_at(conn: Connection, task: Task, offset: int) -> int:
+    """Return the 1-based line on which the ledger row begins that starts at `offset`."""
+    mine = committed_batch.c
+    row = conn.execute(select(mine.start_line).where(mine.task_id == task.id, mine.start_offset == offset)).first()
     return 1 if row is None else int(row.start_line)

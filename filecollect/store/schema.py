@@ -45,6 +45,10 @@ def _stamp(name: str) -> Column[Any]:
     return Column(name, Instant, nullable=False, server_default=DatabaseNow())
 
 
+def _partial(name: str, where: str, *columns: str) -> Index:
+    return Index(name, *columns, sqlite_where=text(where), postgresql_where=text(where))
+
+
 filecollect_version = Table(
     VERSION_TABLE,
     metadata,
@@ -105,6 +109,8 @@ collection_task = Table(
     Index("ix_collection_task_ready", "status", "next_run_at", "id"),
     Index("ix_collection_task_owner", "owner_id"),
     Index("ix_collection_task_inode", "source_key", "inode"),
+    _partial("ix_collection_task_due", "status = 'pending'", "source_key", "host", "next_run_at", "id"),
+    _partial("ix_collection_task_lease", "status = 'running'", "source_key", "host", "lease_until", "id"),
     sqlite_autoincrement=True,
 )
 

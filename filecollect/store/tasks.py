@@ -1,9 +1,7 @@
-"""Tasks: recording, claiming, renewing and giving back.
+"""Tasks: recording, renewing and giving back; how they are claimed stands in `claim`.
 
-The lease protocol: a claim is one short transaction that writes owner, lease_until and version + 1
-to tasks that are pending and due, or running under an expired lease or a provably dead owner. The
-pair (owner, version) is the fencing token; every later write names it and must hit exactly one row.
-Files are opened only after the claim has committed.
+A task belongs to the host whose file it is, or to every host (NULL: shared storage, and SQLite). The
+same path on two hosts is two files, so every look-up by path or content names the host.
 """
 
 from __future__ import annotations
@@ -14,17 +12,17 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Connection, and_, exists, insert, null, or_, select, update
+from sqlalchemy import ColumnElement, Connection, and_, insert, null, or_, select, update
 
 from filecollect.domain.lease import Lease, WorkerRecord
 from filecollect.domain.position import HEAD_LENGTHS, Checkpoint, Proof
-from filecollect.domain.states import Status
-from filecollect.events import FileEvent
-from filecollect.store.events import add_events
+from filecollect.domain.states import Status, may_change
+from filecollect.errors import InvariantError
 from filecollect.store.schema import collection_task, committed_batch, worker
 from filecollect.store.types import DatabaseNow
 
 task = collection_task.c
+_AT_ONCE = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,26 +98,35 @@ def snapshot(bound: int | None, taken_at: str) -> dict[str, Any]:
     return {"v": 1, "bound": bound, "taken_at": taken_at}
 
 
-def tasks_at_paths(conn: Connection, source_key: str, paths: Sequence[str]) -> dict[str, Task]:
-    """Return the newest task of each path in a source."""
+def on_host(host: str | None) -> ColumnElement[bool]:
+    """Return the condition that a task belongs to a host, or to all (None)."""
+    return task.host.is_(None) if host is None else task.host == host
+
+
+def tasks_at_paths(conn: Connection, source_key: str, paths: Sequence[str], host: str | None = None) -> dict[str, Task]:
+    """Return the newest task of each path in a source on a host."""
     found: dict[str, Task] = {}
     for start in range(0, len(paths), 500):
         chunk = list(paths[start : start + 500])
         rows = conn.execute(
-            select(collection_task).where(task.source_key == source_key, task.path.in_(chunk)).order_by(task.id)
+            select(collection_task)
+            .where(task.source_key == source_key, task.path.in_(chunk), on_host(host))
+            .order_by(task.id)
         )
         found.update({row.path: from_row(row) for row in rows})
     return found
 
 
-def tasks_with_heads(conn: Connection, source_key: str, heads: Sequence[Proof], limit: int = 16) -> list[Task]:
-    """Return the newest tasks of a source that begin with one of `heads`, skipped ones left out."""
+def tasks_with_heads(
+    conn: Connection, source_key: str, heads: Sequence[Proof], host: str | None = None, limit: int = 16
+) -> list[Task]:
+    """Return the newest tasks of a source on a host that begin with one of `heads`, skipped ones left out."""
     if not heads:
         return []
     same = or_(*(and_(task.head_length == head.length, task.head_digest == head.digest) for head in heads))
     rows = conn.execute(
         select(collection_task)
-        .where(task.source_key == source_key, same, task.status.not_in(("skipped", "cancelled")))
+        .where(task.source_key == source_key, same, on_host(host), task.status.not_in(("skipped", "cancelled")))
         .order_by(task.id.desc())
         .limit(limit)
     )
@@ -127,7 +134,14 @@ def tasks_with_heads(conn: Connection, source_key: str, heads: Sequence[Proof], 
 
 
 def small_tasks(
-    conn: Connection, source_key: str, inode: int, paths: Sequence[str], below: int = HEAD_LENGTHS[0], limit: int = 4
+    conn: Connection,
+    source_key: str,
+    inode: int,
+    paths: Sequence[str],
+    host: str | None = None,
+    *,
+    below: int = HEAD_LENGTHS[0],
+    limit: int = 4,
 ) -> list[Task]:
     """Return the newest tasks whose content is too short to be found by a head: of an inode, and at some paths."""
     found: list[Task] = []
@@ -135,6 +149,7 @@ def small_tasks(
         rows = conn.execute(
             select(collection_task)
             .where(task.source_key == source_key, same, task.head_length > 0, task.head_length < below)
+            .where(on_host(host))
             .where(task.status.not_in(("skipped", "cancelled")))
             .order_by(task.id.desc())
             .limit(limit)
@@ -171,6 +186,12 @@ def is_superseded(known: Task) -> bool:
     return known.status == "skipped" and (known.last_error or "").startswith("superseded")
 
 
+def lock_tasks(conn: Connection, ids: Collection[int]) -> None:
+    """Lock tasks until the transaction ends, in id order; on SQLite the transaction is the lock."""
+    if ids:
+        conn.execute(select(task.id).where(task.id.in_(sorted(ids))).order_by(task.id).with_for_update()).all()
+
+
 def add_task(conn: Connection, **values: Any) -> int:
     """Insert a new generation and return its id; `checkpoint_json` defaults to the very start."""
     values.setdefault("checkpoint_json", Checkpoint().to_json())
@@ -195,8 +216,10 @@ def add_task(conn: Connection, **values: Any) -> int:
 def change_task(conn: Connection, known: Task, **values: Any) -> bool:
     """Change a task that nobody has moved since `known` was read; False when somebody has.
 
-    A running task stays its owner's: its version is part of the condition.
+    A running task stays its owner's: its version is part of the condition. Raises InvariantError for a
+    state that cannot follow.
     """
+    _check_change(known.status, values.get("status", known.status))
     done = conn.execute(
         update(collection_task)
         .where(task.id == known.id, task.version == known.version, task.status == known.status)
@@ -204,6 +227,11 @@ def change_task(conn: Connection, known: Task, **values: Any) -> bool:
         .values(updated_at=DatabaseNow(), **values)
     )
     return done.rowcount == 1
+
+
+def _check_change(old: str, new: str) -> None:
+    if not may_change(old, new):
+        raise InvariantError(f"a task that is {old} cannot become {new}")
 
 
 def force_task(conn: Connection, task_id: int, **values: Any) -> None:
@@ -251,78 +279,18 @@ def forget_passed_over(conn: Connection, known: Task) -> list[str]:
     return [row.path for row in done]
 
 
-def tasks_waiting_dormant(conn: Connection, source_key: str, *, after: int, limit: int) -> list[Task]:
-    """Return tasks of a source that are pending without a time to run, by id."""
+def tasks_waiting_dormant(
+    conn: Connection, source_key: str, *, after: int, limit: int, host: str | None = None
+) -> list[Task]:
+    """Return tasks of a source on a host that are pending without a time to run, by id."""
     rows = conn.execute(
         select(collection_task)
         .where(task.source_key == source_key, task.status == "pending", task.next_run_at.is_(None), task.id > after)
+        .where(on_host(host))
         .order_by(task.id)
         .limit(limit)
     )
     return [from_row(row) for row in rows]
-
-
-def claim(
-    conn: Connection,
-    *,
-    owner: str,
-    among: Sequence[int] | None,
-    limit: int,
-    lease_s: float,
-    dead: Collection[str],
-    sources: Collection[str] | None = None,
-) -> list[tuple[Task, bool]]:
-    """Lease up to `limit` claimable tasks to `owner`: of `among`, oldest first, or any that are due.
-
-    Without `among`, those that wait longest come first, so that none starves; `sources` narrows both.
-
-    Returns each task with whether it was taken over without any progress of its dead owner. An
-    expired or dead owner's takeover is recorded as an event; one without progress counts an attempt.
-    """
-    if among is not None and not among:
-        return []
-    claimable = or_(
-        and_(task.status == "pending", task.next_run_at <= DatabaseNow()),
-        and_(task.status == "running", or_(task.lease_until <= DatabaseNow(), task.owner_id.in_(list(dead)))),
-    )
-    wanted = select(collection_task).where(claimable).limit(limit)
-    wanted = wanted.order_by(task.next_run_at, task.id) if among is None else wanted.where(task.id.in_(among))
-    wanted = wanted if sources is None else wanted.where(task.source_key.in_(sources))
-    rows = conn.execute(wanted if among is None else wanted.order_by(task.id)).all()
-    claimed: list[tuple[Task, bool]] = []
-    for old in map(from_row, rows):
-        taken_over = old.status == "running"
-        stuck = taken_over and not _made_progress(conn, old)
-        done = conn.execute(
-            update(collection_task)
-            .where(task.id == old.id, task.version == old.version, task.status == old.status)
-            .where(task.owner_id == old.owner_id if taken_over else task.owner_id.is_(None))
-            .values(
-                status="running",
-                owner_id=owner,
-                lease_until=DatabaseNow(lease_s),
-                version=task.version + 1,
-                attempt_count=task.attempt_count + (1 if stuck else 0),
-                updated_at=DatabaseNow(),
-            )
-        )
-        if done.rowcount != 1:
-            continue
-        if taken_over:
-            detail = {"from": old.owner_id, "offset": old.content_offset, "progress": not stuck}
-            add_events(conn, [FileEvent("takeover", old.path, old.source_key, old.id, detail)])
-        new = conn.execute(select(collection_task).where(task.id == old.id)).one()
-        claimed.append((from_row(new), stuck))
-    return claimed
-
-
-def any_claimable(conn: Connection, sources: Collection[str], dead: Collection[str]) -> bool:
-    """Return whether a `claim` of these sources would find something; takes no lock."""
-    claimable = or_(
-        and_(task.status == "pending", task.next_run_at <= DatabaseNow()),
-        and_(task.status == "running", or_(task.lease_until <= DatabaseNow(), task.owner_id.in_(list(dead)))),
-    )
-    return bool(conn.execute(select(exists().where(task.source_key.in_(sources), claimable))).scalar())
 
 
 def wake_dormant(conn: Connection, task_id: int) -> bool:
@@ -334,23 +302,35 @@ def wake_dormant(conn: Connection, task_id: int) -> bool:
     return done.rowcount == 1
 
 
-def _made_progress(conn: Connection, old: Task) -> bool:
-    mine = committed_batch.c
-    same = and_(mine.task_id == old.id, mine.owner_id == old.owner_id, mine.version == old.version)
-    return bool(conn.execute(select(exists().where(same))).scalar())
-
-
 def renew(conn: Connection, *, owner: str, leases: Collection[Lease], lease_s: float) -> set[int]:
-    """Renew leases in id order; return the ids that are still ours."""
+    """Renew leases in id order, waiting for nobody; return the ids that are not lost.
+
+    A row that somebody has locked is passed over and counts as kept: our own commit in progress renews
+    it itself, and whatever else it is, the fence of the next commit decides.
+    """
     kept: set[int] = set()
-    for lease in sorted(leases, key=lambda held: held.task_id):
-        done = conn.execute(
-            update(collection_task)
-            .where(*holds(lease))
-            .values(lease_until=DatabaseNow(lease_s), updated_at=DatabaseNow())
-        )
-        if done.rowcount == 1:
-            kept.add(lease.task_id)
+    held = sorted(leases, key=lambda lease: lease.task_id)
+    for start in range(0, len(held), _AT_ONCE):
+        some = held[start : start + _AT_ONCE]
+        ids = [lease.task_id for lease in some]
+        free = select(task.id, task.version, task.owner_id, task.status, task.lease_until > DatabaseNow())
+        rows = conn.execute(free.where(task.id.in_(ids)).order_by(task.id).with_for_update(skip_locked=True)).all()
+        versions = {lease.task_id: lease.version for lease in some}
+        ours = [
+            row.id
+            for row in rows
+            if (row.version, row.owner_id, row.status, bool(row[4])) == (versions[row.id], owner, "running", True)
+        ]
+        if ours:
+            values = {"lease_until": DatabaseNow(lease_s), "updated_at": DatabaseNow()}
+            done = conn.execute(update(collection_task).where(task.id.in_(ours)).values(values))
+            if done.rowcount != len(ours):
+                raise InvariantError(f"{len(ours)} locked tasks were renewed, {done.rowcount} changed")
+        kept.update(ours)
+        locked = set(ids) - {row.id for row in rows}
+        if locked:
+            # Read without a lock: a task of a forgotten source is not there at all.
+            kept.update(conn.scalars(select(task.id).where(task.id.in_(sorted(locked)))))
     return kept
 
 
@@ -377,8 +357,10 @@ def give_back(
 ) -> bool:
     """End a lease: the task becomes `status`; pending is due in `retry_in_s` (None = dormant).
 
-    Returns False when the lease was not held any more; then nothing was changed.
+    Returns False when the lease was not held any more; then nothing was changed. May be called again
+    when it is not known whether the first call was committed.
     """
+    _check_change("running", status)
     done = conn.execute(
         update(collection_task)
         .where(*holds(lease))
@@ -393,11 +375,19 @@ def give_back(
             **values,
         )
     )
-    return done.rowcount == 1
+    return done.rowcount == 1 or _is_given_back(conn, lease, status)
+
+
+def _is_given_back(conn: Connection, lease: Lease, status: Status) -> bool:
+    """Return whether this very lease was ended like that already: nobody else writes that version."""
+    same = (task.id == lease.task_id, task.version == lease.version, task.status == status, task.owner_id.is_(None))
+    return conn.execute(select(task.id).where(*same)).first() is not None
 
 
 def register_worker(conn: Connection, record: WorkerRecord, app_version: str) -> None:
-    """Insert this process into `worker`."""
+    """Insert this process into `worker`, once."""
+    if conn.execute(select(worker.c.owner_id).where(worker.c.owner_id == record.owner)).first() is not None:
+        return
     conn.execute(
         insert(worker).values(
             owner_id=record.owner,
@@ -422,9 +412,9 @@ def note_heartbeat(conn: Connection, owner: str, counters: dict[str, int]) -> No
 
 
 def owners_of_running(conn: Connection) -> list[WorkerRecord]:
-    """Return the workers that hold running tasks."""
-    running = select(task.owner_id).where(task.status == "running").distinct()
-    rows = conn.execute(select(worker).where(worker.c.owner_id.in_(running)))
+    """Return the workers that hold running tasks, by asking for one of each worker."""
+    one = select(task.id).where(task.owner_id == worker.c.owner_id, task.status == "running").limit(1)
+    rows = conn.execute(select(worker).where(one.correlate(worker).scalar_subquery().is_not(None)))
     return [
         WorkerRecord(row.owner_id, row.host, row.boot_id, row.pid_namespace, row.pid, row.process_start) for row in rows
     ]

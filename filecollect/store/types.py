@@ -20,6 +20,7 @@ from sqlalchemy.sql.functions import FunctionElement
 from sqlalchemy.types import TypeDecorator, TypeEngine
 
 SIGNED_LIMIT = 2**63
+_AS_TEXT = "_json"
 
 BigId = BigInteger().with_variant(Integer, "sqlite")
 """A BIGINT that SQLite still numbers by itself: only INTEGER PRIMARY KEY is the rowid there."""
@@ -65,7 +66,11 @@ class Instant(TypeDecorator[datetime]):
 
 
 class Json(TypeDecorator[Any]):
-    """A JSON value: TEXT on SQLite, jsonb on PostgreSQL; None is SQL NULL."""
+    """A JSON value: TEXT on SQLite, jsonb on PostgreSQL; None is SQL NULL.
+
+    jsonb refuses the character NUL (in a CSV header, say): such a value is stored as its own text, in
+    an object with the one key `_json`.
+    """
 
     impl = Text
     cache_ok = True
@@ -76,11 +81,18 @@ class Json(TypeDecorator[Any]):
 
     def process_bind_param(self, value: Any, dialect: Dialect) -> Any:
         """Return what the driver stores."""
-        return to_json(value) if value is not None and dialect.name == "sqlite" else value
+        if value is None:
+            return None
+        text = to_json(value)
+        if dialect.name == "sqlite":
+            return text
+        return {_AS_TEXT: text} if "\\u0000" in text else value
 
     def process_result_value(self, value: Any, dialect: Dialect) -> Any:
         """Return the decoded value."""
-        return json.loads(value) if value is not None and dialect.name == "sqlite" else value
+        if value is not None and dialect.name == "sqlite":
+            return json.loads(value)
+        return json.loads(value[_AS_TEXT]) if isinstance(value, dict) and list(value) == [_AS_TEXT] else value
 
 
 class Unsigned64(TypeDecorator[int]):

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from pathlib import Path
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -14,12 +13,13 @@ from filecollect.domain.columns import Column, Layout
 from filecollect.domain.lease import Lease, WorkerRecord
 from filecollect.domain.position import Checkpoint, Proof
 from filecollect.errors import BatchTooBad, InvariantError
+from filecollect.store.claim import claim
 from filecollect.store.commit import Contribution, commit
 from filecollect.store.destination import Destination, Origin
-from filecollect.store.engine import close, open_engine, reading, transaction
-from filecollect.store.migrate import upgrade
-from filecollect.store.tasks import add_task, claim, give_back, register_worker, renew
+from filecollect.store.engine import reading, transaction
+from filecollect.store.tasks import add_task, give_back, register_worker, renew
 from filecollect.store.types import DatabaseNow
+from tests.refusal import assert_only_the_holder_commits, assert_refused
 
 COLUMNS = (Column("id", "id", "integer"), Column("value", "value", "text"))
 PLAIN = Destination("s", "t", Layout(COLUMNS))
@@ -27,15 +27,28 @@ KEYED = Destination("s", "k", Layout(COLUMNS, ("id",)))
 
 
 @pytest.fixture
-def engine(tmp_path: Path) -> Iterator[Engine]:
-    """A new database with both destination tables."""
-    engine = open_engine(str(tmp_path / "o.db"), create=True, checkpointer=True)
-    upgrade(engine)
-    with transaction(engine) as conn:
+def engine(database: Engine) -> Engine:
+    """A new database of each kind, with both destination tables."""
+    with transaction(database) as conn:
         PLAIN.create(conn)
         KEYED.create(conn)
-    yield engine
-    close(engine, truncate=True)
+    return database
+
+
+def refuse(engine: Engine, condition: str, message: str) -> None:
+    """Let the database itself refuse rows of `t`."""
+    with transaction(engine) as conn:
+        if engine.dialect.name == "sqlite":
+            conn.exec_driver_sql(
+                f"CREATE TRIGGER no BEFORE INSERT ON t WHEN {condition} BEGIN SELECT raise(ABORT, '{message}'); END"
+            )
+            return
+        conn.exec_driver_sql(
+            f"CREATE FUNCTION no() RETURNS trigger AS $$ BEGIN RAISE EXCEPTION '{message}'; END $$ LANGUAGE plpgsql"
+        )
+        conn.exec_driver_sql(
+            f"CREATE TRIGGER no BEFORE INSERT ON t FOR EACH ROW WHEN ({condition}) EXECUTE FUNCTION no()"
+        )
 
 
 def task(engine: Engine, path: str = "/a") -> int:
@@ -101,25 +114,44 @@ def test_rows_ledger_and_position_stand_together(engine: Engine) -> None:
     assert ask(engine, "SELECT content_offset FROM collection_task") == [(20,)]
 
 
+@pytest.mark.parametrize("destination", [PLAIN, KEYED])
+@pytest.mark.parametrize("finish", [None, "succeeded"])
+def test_only_the_holder_of_the_lease_commits(engine: Engine, destination: Destination, finish: Any) -> None:
+    """Neither another owner, nor another version, nor another task; and the holder only once."""
+    lease = leased(engine, task(engine))
+    assert_only_the_holder_commits(engine, part(lease, step([(1, "a")]), destination, finish=finish))
+
+
 def test_a_commit_after_a_takeover_is_refused(engine: Engine) -> None:
     """The old owner's version does not fit any more: no row, no ledger, no position."""
     task_id = task(engine)
     stale = leased(engine, task_id, "old", lease_s=-1)
     leased(engine, task_id, "new")
 
-    (result,) = commit(engine, [part(stale, step([(1, "a")]))], lease_s=60)
-
-    assert result.lost
-    assert ask(engine, "SELECT count(*) FROM t") == [(0,)]
+    assert_refused(engine, part(stale, step([(1, "a")])))
     assert ask(engine, "SELECT content_offset, owner_id FROM collection_task") == [(0, "new")]
 
 
+def test_a_commit_after_the_same_owner_claimed_anew_is_refused(engine: Engine) -> None:
+    """A batch from before a lease was lost never lands under the next one."""
+    task_id = task(engine)
+    stale = leased(engine, task_id, "me", lease_s=-1)
+    leased(engine, task_id, "me")
+    assert_refused(engine, part(stale, step([(1, "a")])))
+
+
 def test_a_commit_under_an_expired_lease_is_refused(engine: Engine) -> None:
-    """Nobody has taken over, but the lease is over."""
-    stale = leased(engine, task(engine), lease_s=-1)
-    (result,) = commit(engine, [part(stale, step([(1, "a")]))], lease_s=60)
-    assert result.lost
-    assert ask(engine, "SELECT count(*) FROM t") == [(0,)]
+    """Nobody has taken over, but the lease is over: it is not renewed by the way either."""
+    assert_refused(engine, part(leased(engine, task(engine), lease_s=-1), step([(1, "a")])))
+
+
+@pytest.mark.parametrize("status", ["paused", "cancelled"])
+def test_a_commit_to_a_task_that_was_paused_or_cancelled_is_refused(engine: Engine, status: str) -> None:
+    """Writing the status stops the worker at its next commit."""
+    lease = leased(engine, task(engine))
+    with transaction(engine) as conn:
+        conn.exec_driver_sql(f"UPDATE collection_task SET status = '{status}'")
+    assert_refused(engine, part(lease, step([(1, "a")])))
 
 
 def test_a_commit_from_another_offset_is_refused(engine: Engine) -> None:
@@ -127,11 +159,8 @@ def test_a_commit_from_another_offset_is_refused(engine: Engine) -> None:
     lease = leased(engine, task(engine))
     commit(engine, [part(lease, step([(1, "a")]))], lease_s=60)
 
-    (again,) = commit(engine, [part(lease, step([(1, "a")]))], lease_s=60)
-    (ahead,) = commit(engine, [part(lease, step([(3, "c")], start=20))], lease_s=60)
-
-    assert (again.lost, ahead.lost) == (True, True)
-    assert ask(engine, "SELECT count(*) FROM t") == [(1,)]
+    assert_refused(engine, part(lease, step([(1, "a")])))
+    assert_refused(engine, part(lease, step([(3, "c")], start=20)))
 
 
 def test_one_lost_task_does_not_spoil_the_group(engine: Engine) -> None:
@@ -202,10 +231,7 @@ def test_ignore_keeps_the_first_and_quarantine_keeps_both(engine: Engine) -> Non
 
 def test_rows_the_database_refuses_are_found_and_quarantined(engine: Engine) -> None:
     """A table's own rule refuses one row: that record only."""
-    with transaction(engine) as conn:
-        conn.exec_driver_sql(
-            "CREATE TRIGGER no_7 BEFORE INSERT ON t WHEN new.id = 7 BEGIN SELECT raise(ABORT, 'seven'); END"
-        )
+    refuse(engine, "new.id = 7", "seven")
     lease = leased(engine, task(engine))
 
     (result,) = commit(engine, [part(lease, step([(n, "x") for n in range(20)]))], lease_s=60)
@@ -217,8 +243,7 @@ def test_rows_the_database_refuses_are_found_and_quarantined(engine: Engine) -> 
 
 def test_too_many_refused_rows_ask_for_smaller_batches(engine: Engine) -> None:
     """The search is bounded."""
-    with transaction(engine) as conn:
-        conn.exec_driver_sql("CREATE TRIGGER no BEFORE INSERT ON t BEGIN SELECT raise(ABORT, 'no'); END")
+    refuse(engine, "new.id >= 0", "no")
     lease = leased(engine, task(engine))
     with pytest.raises(BatchTooBad):
         commit(engine, [part(lease, step([(n, "x") for n in range(300)]))], lease_s=60)

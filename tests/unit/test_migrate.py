@@ -169,7 +169,7 @@ def test_a_postgresql_schema_holds_all_our_tables(postgres_url: str, make: Calla
         with transaction(engine) as conn:
             run_migrations(conn)
     assert is_current(engine)
-    assert tables(engine) == set()
+    assert tables(engine, "public") == set()
     assert tables(engine, "our data") == {VERSION_TABLE, *OUR_TABLES}
     close(engine, truncate=True)
 
