@@ -4,6 +4,7 @@
 PYTHON ?= python3
 TESTS ?= tests
 WORKERS ?= 2
+ROWS ?= 200000
 
 # An environment is made anew when pyproject.toml, the interpreter or this directory's place changes.
 KEY := $(shell $(PYTHON) -c 'import hashlib, os, sys; \
@@ -12,7 +13,7 @@ PIP = -m pip --disable-pip-version-check --no-input -qq
 DEV = .venv/bin/python
 
 .DELETE_ON_ERROR:
-.PHONY: test demo venv lint format types layers unit ddl clean
+.PHONY: test demo venv lint format types layers unit bench ddl clean
 
 test: lint types layers unit
 
@@ -37,6 +38,10 @@ layers: venv
 
 unit: venv
 	@$(DEV) -m pytest -q -n $(WORKERS) $(TESTS)
+
+# How fast is a backfill beside `sqlite3 .import`? A table of ratios; it needs the sqlite3 command.
+bench: venv
+	@$(DEV) -m tests.bench --rows $(ROWS)
 
 # Render sql/ again after a change of the tables.
 ddl: venv

@@ -12,21 +12,25 @@ from sqlalchemy import Engine
 from filecollect import failpoints
 from filecollect.clock import SystemClock
 from filecollect.config import WorkerSettings
-from filecollect.errors import DatabaseUnavailable, UsageError
+from filecollect.errors import DatabaseUnavailable
 from filecollect.files.filesystem import LocalFileSystem
-from filecollect.files.finder import Found, find
+from filecollect.files.finder import Found
 from filecollect.host import this_host
-from filecollect.pipeline.assign import Assigner, Assignment
+from filecollect.pipeline.assign import Assignment
 from filecollect.pipeline.backfill import Backfill, Summary, with_workers
+from filecollect.pipeline.hosts import task_host
 from filecollect.pipeline.plan import Plan
-from filecollect.pipeline.pool import Job, Pool, work_here
+from filecollect.pipeline.pool import Job, Pool, Stuck, work_here
 from filecollect.pipeline.report import TaskReport
-from filecollect.pipeline.scan import Call, Group, Scanner, wanted_of
+from filecollect.pipeline.scan import Call, Group, Scanner
+from filecollect.pipeline.worker import CLAIMED_AT_ONCE
 from filecollect.store.engine import checkpoint_wal, close, open_engine
 from filecollect.store.migrate import upgrade
 
 WORTH_A_PROCESS_BYTES = 8 * 1024 * 1024
 """Rounds smaller than this are over before another process has started."""
+SHARES = 4
+"""Into how many claims each worker's part of a round is cut, so that all end at about the same time."""
 
 
 def sqlite_files(url: str) -> tuple[str, ...]:
@@ -48,8 +52,9 @@ class Round:
         worker = call.config.worker if call.config else WorkerSettings()
         self.settings = with_workers(worker, call.workers)
         self.host = this_host(self.settings.host)
+        self.schema = call.config.db_schema if call.config else None
         self.files = LocalFileSystem()
-        self.scanner = Scanner(call)
+        self.scanner = Scanner(call, self.files)
         self.plans: dict[str, Plan] = {}
 
     def run(self, progress: Callable[[Summary, str], None]) -> Summary:
@@ -75,7 +80,7 @@ class Round:
                 for assigner, scan in self.scanner.assigners(engine, self.files, groups)
             ]
             engine = engine or self._open(url)
-            backfill = Backfill(engine, self.files, self.clock, self.host, self.settings)
+            backfill = Backfill(engine, self.files, self.clock, self.host, self.settings, self.should_stop)
             ids: list[int] = []
             for assignment, scan in assigned:
                 backfill.note_scan(scan)
@@ -93,18 +98,22 @@ class Round:
                 close(engine, truncate=True)
 
     def _open(self, url: str) -> Engine:
-        engine = open_engine(url, durability=self.settings.durability, create=True, checkpointer=True)
+        schema = self.schema if url == self.url else None
+        engine = open_engine(url, durability=self.settings.durability, create=True, checkpointer=True, schema=schema)
+        task_host(engine, self.host)
         upgrade(engine)
         return engine
 
     # -- working ---------------------------------------------------------------------------------
 
-    def _job(self, backfill: Backfill, ids: Sequence[int]) -> Job:
+    def _job(self, ids: Sequence[int], workers: int = 1) -> Job:
         return Job(
             self.url,
             self.plans,
             self.settings,
             tuple(ids),
+            self.schema,
+            max(1, min(CLAIMED_AT_ONCE, len(ids) // (SHARES * workers))),
         )
 
     def _work(
@@ -118,18 +127,15 @@ class Round:
             self._here(engine, backfill, ids, progress)
             return
         close(engine, truncate=False)
-        checkpointer = open_engine(self.url, durability=self.settings.durability, checkpointer=True)
+        checkpointer = open_engine(self.url, durability=self.settings.durability, checkpointer=True, schema=self.schema)
 
         def tick() -> None:
             _checkpoint(checkpointer)
             progress(backfill.summary, "loading")
 
+        stuck = Stuck(checkpointer, ids, self.clock, after_s=self.settings.heartbeat_s)
         try:
-            Pool(self._job(backfill, ids), workers).run(
-                backfill.report,
-                self.should_stop,
-                tick,
-            )
+            Pool(self._job(ids, workers), workers).run(backfill.report, self.should_stop, tick, stuck)
         finally:
             close(checkpointer, truncate=True)
 
@@ -140,7 +146,7 @@ class Round:
             backfill.report(news)
             progress(backfill.summary, "loading")
 
-        work_here(self._job(backfill, ids), report, self.should_stop)
+        work_here(self._job(ids), report, self.should_stop)
 
 
 def _checkpoint(engine: Engine) -> None:
@@ -151,16 +157,6 @@ def _checkpoint(engine: Engine) -> None:
 def assignment_only(call: Call, engine: Engine | None) -> tuple[Assignment, list[Found]]:
     """Return how files would be assigned, for `preview`; nothing is written."""
     files = LocalFileSystem()
-    scan = find(call.paths, base=str(call.cwd), exclude=call.base.exclude, never=frozenset(call.never))
-    if scan.missing:
-        raise UsageError("no such file or directory", path=scan.missing[0])
-    assigner = Assigner(
-        engine,
-        files,
-        call.base,
-        wanted_of(call.base),
-        call.changes,
-        source=call.source or call.table,
-        table=call.table,
-    )
+    scanner = Scanner(call, files)
+    ((assigner, scan),) = scanner.assigners(engine, files, scanner.scan())
     return assigner.assign(scan.files), scan.files

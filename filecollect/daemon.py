@@ -15,6 +15,7 @@ from filecollect.files.watch import Watch
 from filecollect.host import this_host
 from filecollect.pipeline.backfill import with_workers
 from filecollect.pipeline.crew import crew_for
+from filecollect.pipeline.hosts import task_host
 from filecollect.pipeline.scan import Call, Scanner
 from filecollect.pipeline.supervisor import Say, Supervisor, Totals
 from filecollect.store.engine import checkpoint_wal, close, open_engine
@@ -28,18 +29,20 @@ def run(url: str, call: Call, say: Say, should_stop: Callable[[], bool], *, from
     """Collect until `should_stop`; raise UsageError for a call that cannot be meant."""
     failpoints.arm()
     settings = with_workers(call.config.worker if call.config else WorkerSettings(), call.workers)
-    scanner = Scanner(call)
+    files = LocalFileSystem()
+    scanner = Scanner(call, files)
     scanner.roots()
     clock = SystemClock()
-    engine = open_engine(url, durability=settings.durability, create=True, checkpointer=True)
+    schema = call.config.db_schema if call.config else None
+    engine = open_engine(url, durability=settings.durability, create=True, checkpointer=True, schema=schema)
     watch = Watch()
     try:
+        host = this_host(settings.host)
+        task_host(engine, host)
         upgrade(engine)
         watch.start()
         workers = settings.worker_count(sqlite=bool(sqlite_files(url)))
         crew = crew_for(engine, url, settings, workers, should_stop)
-        files = LocalFileSystem()
-        host = this_host(settings.host)
         supervisor = Supervisor(engine, files, clock, host, settings, scanner, crew, watch, say, from_end=from_end)
         crew.start()
         try:

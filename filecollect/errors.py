@@ -10,6 +10,7 @@
     |-- Replaced              the open file is not the one the checkpoint speaks of
     |-- BatchTooBad           the database refuses too many rows: cut the batch smaller
     |-- Unsupported           this file can never be read as configured
+    |   `-- BinaryContent     ... because it holds no text
     |-- Corrupt               the file is damaged from here on; what stands before it was read
     |-- CheckpointError       a stored checkpoint is unreadable or from a newer version
     `-- InvariantError        a promise would be broken: roll back and say so
@@ -106,6 +107,10 @@ class Unsupported(FilecollectError):
     """The file's content cannot be read in the way it was asked for."""
 
     code = "unsupported"
+
+
+class BinaryContent(Unsupported):
+    """The file holds no text in any encoding."""
 
 
 class Corrupt(FilecollectError):

@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import psycopg
+
 from tests.invariants import check, offsets
 
 REPOSITORY = Path(__file__).resolve().parents[1]
@@ -32,18 +34,37 @@ class Ended:
 
 
 class Program:
-    """The program in one working directory; every database it wrote is checked."""
+    """The program in one working directory; every database it wrote is checked.
 
-    def __init__(self, directory: Path) -> None:
+    `database` is what `--db` says where a test does not care: a file, or the URL of a PostgreSQL
+    database, in which `schema` holds our tables.
+    """
+
+    def __init__(self, directory: Path, database: str = "o.db", schema: str | None = None) -> None:
         self.directory = directory
+        self.database = database
+        self.schema = schema
 
     def __call__(self, *words: str, failpoints: str | None = None, env: dict[str, str] | None = None) -> Ended:
         """Run one command to its end, then check the invariants of every database in the directory."""
-        before = {path: offsets(path) for path in self.databases()}
+        before = self.offsets()
         ended = self.run(*words, failpoints=failpoints, env=env)
-        for path in self.databases():
-            check(path, before=before.get(path))
+        self.check(before)
         return ended
+
+    def offsets(self) -> dict[Path | str, dict[int, int]]:
+        """Return every task's position in every database, for a later `check`."""
+        return {place: offsets(place, self.schema) for place in self.databases()}
+
+    def check(self, before: dict[Path | str, dict[int, int]] | None = None) -> None:
+        """Check the invariants of every database."""
+        for place in self.databases():
+            check(place, before=(before or {}).get(place), schema=self.schema)
+
+    @property
+    def is_served(self) -> bool:
+        """Return whether the database is one of a server."""
+        return "://" in self.database
 
     def run(
         self, *words: str, failpoints: str | None = None, env: dict[str, str] | None = None, powerless: bool = False
@@ -62,6 +83,18 @@ class Program:
         code = 128 - done.returncode if done.returncode < 0 else done.returncode
         return Ended(code, done.stdout, done.stderr)
 
+    def start(self, *words: str, failpoints: str | None = None) -> subprocess.Popen[bytes]:
+        """Start one command as a terminal does, in a process group of its own; its output goes to a file."""
+        with (self.directory / "started.txt").open("wb") as output:
+            return subprocess.Popen(
+                [sys.executable, "-m", "filecollect", *words],
+                cwd=self.directory,
+                env=self.environment(failpoints),
+                stdout=output,
+                stderr=output,
+                start_new_session=True,
+            )
+
     def environment(self, failpoints: str | None = None) -> dict[str, str]:
         """Return an environment without the caller's own settings."""
         env = {name: value for name, value in os.environ.items() if not name.startswith("FILECOLLECT_")}
@@ -70,9 +103,9 @@ class Program:
             env["FILECOLLECT_FAILPOINTS"] = failpoints
         return env
 
-    def databases(self) -> list[Path]:
-        """Return the SQLite databases in the directory that have our tables."""
-        found = []
+    def databases(self) -> list[Path | str]:
+        """Return the SQLite databases in the directory that have our tables, and the server's."""
+        found: list[Path | str] = [self.database] if self.is_served else []
         for path in sorted(self.directory.glob("*.db")):
             with closing(sqlite3.connect(path)) as conn:
                 if conn.execute("SELECT 1 FROM sqlite_master WHERE name = 'collection_task'").fetchone():
@@ -83,6 +116,16 @@ class Program:
         """Return the rows of a query."""
         with closing(sqlite3.connect(self.directory / database)) as conn, conn:
             return conn.execute(query).fetchall()
+
+    def ask(self, query: str) -> list[tuple[Any, ...]]:
+        """Return the rows of a query in `database`."""
+        if not self.is_served:
+            return self.sql(self.database, query)
+        with psycopg.connect(self.database, autocommit=True) as conn:
+            if self.schema is not None:
+                conn.execute(f'SET search_path = "{self.schema}"')
+            cursor = conn.execute(query)
+            return cursor.fetchall() if cursor.description else []
 
     def write(self, name: str, text: str | bytes) -> Path:
         """Write a file, whose directory is made, and return its path."""

@@ -146,7 +146,7 @@ class Tail:
             self.clock,
             this_host(None),
             settings,
-            Scanner(call),
+            Scanner(call, self.files),
             self.crew,
             self.watch,
             lambda level, sentence: self.said.append(f"{level} {sentence}"),

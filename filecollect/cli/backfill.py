@@ -19,6 +19,7 @@ from filecollect.cli.call import source_settings
 from filecollect.cli.context import Context, common_options
 from filecollect.cli.render import document, human_size
 from filecollect.errors import UsageError
+from filecollect.parse.spec import UNDECODABLE
 from filecollect.pipeline.backfill import Summary
 from filecollect.pipeline.scan import Call
 
@@ -47,7 +48,7 @@ class Stopper:
 @click.argument("paths", nargs=-1)
 @click.option("--source", help="Load into this source; without PATH, only this one of the config.")
 @click.option("--table", help="Load into this table (and source of that name).")
-@click.option("--format", "format_name", help="csv, jsonl, lines or auto.")
+@click.option("--format", "format_name", help="csv, json, jsonl, lines or auto.")
 @click.option("--key", help="Columns of the business key, comma-separated.")
 @click.option("--set", "pairs", multiple=True, metavar="KEY=TOML", help="Any setting of [source.*].")
 @click.option("--delimiter", help="The CSV delimiter.")
@@ -223,6 +224,9 @@ def print_summary(summary: Summary, elapsed: float, *, dry_run: bool) -> None:
             f"{one.source} -> {one.table}{new}: {one.format}, {len(one.columns)} columns; {files}; {rows:,} rows"
         )
         for name, count in one.misfits.items():
+            if name == UNDECODABLE:
+                click.echo(f"  {count:,} records held bytes that are not in the file's encoding: replaced by U+FFFD")
+                continue
             click.echo(
                 f"  {count:,} values do not fit column {name}: NULL there, the raw value is in _extra; "
                 f"`filecollect sources retype {one.source} {name} text` keeps them"

@@ -82,7 +82,8 @@ class Context:
             raise UsageError(
                 f"no database at {file}", hint="run `filecollect backfill` first, or name another with --db"
             )
-        engine = open_engine(url, create=create)
+        schema = self.config.db_schema if self.config is not None else None
+        engine = open_engine(url, create=create, schema=schema)
         try:
             if check:
                 self._ready(engine, create=create)

@@ -16,6 +16,8 @@ import json
 import os
 import sys
 import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import click
@@ -71,6 +73,15 @@ class ReaderGone(Exception):
     """Nobody reads standard output any more."""
 
 
+@contextmanager
+def _told_apart() -> Iterator[None]:
+    """Tell apart that the reader went away, as click would exit 1 for it."""
+    try:
+        yield
+    except BrokenPipeError as problem:
+        raise ReaderGone from problem
+
+
 class Lazy(click.Group):
     """A group whose commands are imported when they are called."""
 
@@ -93,13 +104,16 @@ class Lazy(click.Group):
         command: click.Command = getattr(importlib.import_module(f"filecollect.cli.{module}"), attribute)
         return command
 
+    def make_context(self, *words: Any, **more: Any) -> click.Context:
+        """Parse a call; `--help` and `--version` print here already."""
+        with _told_apart():
+            return super().make_context(*words, **more)
+
     def invoke(self, ctx: click.Context) -> Any:
-        """Run a command; a reader that went away is told apart, as click would exit 1 for it."""
-        try:
+        """Run a command."""
+        with _told_apart():
             result = super().invoke(ctx)
             sys.stdout.flush()
-        except BrokenPipeError as problem:
-            raise ReaderGone from problem
         return result
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
@@ -128,6 +142,15 @@ def program() -> None:
 
 def main() -> None:
     """Run the program; every error is one sentence and a documented exit code."""
+    try:
+        _run()
+    except (ReaderGone, BrokenPipeError):
+        # The rest goes nowhere, so that the interpreter's last flush does not complain.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(0)
+
+
+def _run() -> None:
     words = sys.argv[1:]
     as_json = "--json" in words
     verbose = "--verbose" in words or any(word[:1] == "-" and word[1:2] != "-" and "v" in word for word in words)
@@ -145,10 +168,8 @@ def main() -> None:
         sys.exit(2)
     except (KeyboardInterrupt, click.Abort):
         sys.exit(130)
-    except ReaderGone:
-        # The rest goes nowhere, so that the interpreter's last flush does not complain.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(0)
+    except (ReaderGone, BrokenPipeError):
+        raise
     except FilecollectError as problem:
         _say(problem, as_json)
         sys.exit(problem.exit_code)

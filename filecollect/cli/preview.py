@@ -15,17 +15,16 @@ from filecollect.cli.render import document
 from filecollect.config import TemplateSource, remarks, template, unsupported_in
 from filecollect.errors import ConfigError, UsageError
 from filecollect.files.filesystem import LocalFileSystem
-from filecollect.files.finder import find
 from filecollect.pipeline.preview import Preview
 from filecollect.pipeline.preview import preview as look
-from filecollect.pipeline.scan import Call
+from filecollect.pipeline.scan import Call, Scanner
 
 NO_OPTIONS: dict[str, Any] = {"source": None, "table": None, "workers": None, "dry_run": True, "alter": False}
 
 
 @click.command()
 @click.argument("paths", nargs=-1, required=True)
-@click.option("--format", "format_name", help="csv, jsonl, lines or auto.")
+@click.option("--format", "format_name", help="csv, json, jsonl, lines or auto.")
 @click.option("--set", "pairs", multiple=True, metavar="KEY=TOML", help="Any setting of [source.*].")
 @click.option("-n", "limit", type=click.IntRange(1), default=5, help="Rows to show of each file.")
 @common_options
@@ -102,8 +101,10 @@ def check(ctx: Context) -> None:
     matched: dict[str, list[str]] = {}
     sources = []
     warnings = list(remarks(config))
-    for key, settings in config.source.items():
-        scan = find(settings.paths, base=str(Path.cwd()), exclude=settings.exclude, never=frozenset())
+    call, _ = make_call(ctx, (), NO_OPTIONS | {"no_config": False})
+    groups = Scanner(call, LocalFileSystem()).scan() if config.source else []
+    for group in groups:
+        key, scan = str(group.source), group.scan
         for one in scan.files:
             matched.setdefault(one.path, []).append(key)
         warnings += [f"source {key}: {pattern}: no file matches" for pattern in (*scan.unmatched, *scan.missing)]

@@ -12,15 +12,13 @@ from filecollect.config.mistakes import dotted
 from filecollect.config.settings import Config, Ready, SourceSettings
 from filecollect.config.wording import show
 
-ACTED_ON_FORMATS = frozenset({"auto", "csv", "jsonl", "lines"})
+ACTED_ON_FORMATS = frozenset({"auto", "csv", "json", "jsonl", "lines"})
 
 _TABLE: tuple[tuple[str, Callable[[SourceSettings], object]], ...] = (
     ("ready.marker", lambda source: isinstance(source.ready, Ready) and source.ready.marker),
     ("ready.closed", lambda source: source.ready == "closed"),
     ("after", lambda source: source.after not in (None, "keep")),
     ("format", lambda source: source.format not in ACTED_ON_FORMATS),
-    ("encoding", lambda source: source.encoding and source.encoding.startswith(("utf-16", "utf-32"))),
-    ("timestamp", lambda source: source.timestamp),
     ("multiline", lambda source: source.multiline),
     ("redact", lambda source: source.redact),
     ("table", lambda source: source.table is False),

@@ -76,7 +76,10 @@ class After(Settings):
 
 
 class Timestamp(Settings):
-    """How times without a clear form are read: strptime `formats` in order, and the `zone` they are in."""
+    """How times are written: `formats` in order, and the `zone` of those that name none.
+
+    A format is one of strptime, or `epoch`, `epoch_ms`, `epoch_us`, `epoch_ns`.
+    """
 
     formats: v.TimeFormats = ()
     zone: v.Zone = None
@@ -108,7 +111,8 @@ class SourceSettings(Settings):
 
     `redact` lists regular expressions whose matches are blacked out. `quarantine_stop` is the number
     of quarantined records after which the source is paused, `outbox_limit` the number of waiting
-    messages at which reading pauses. `header`, `delimiter` and `encoding` are None for "auto".
+    messages at which reading pauses. `header`, `delimiter`, `encoding`, `quote`, `escape` and `comment` are None for
+    "auto". `flatten` is how many levels of nested JSON objects become columns `a.b`.
     """
 
     paths: v.Paths
@@ -126,11 +130,17 @@ class SourceSettings(Settings):
 
     format: Format = "auto"
     encoding: v.Encoding = None
+    encoding_errors: Literal["quarantine", "replace"] = "quarantine"
     delimiter: v.Delimiter = None
+    quote: v.Quote = None
+    escape: v.Escape = None
+    comment: v.Comment = None
+    decimal: Literal[".", ","] = "."
     header: v.Header = None
     null: tuple[v.Word, ...] = ()
     skip_lines: Annotated[int, v.by(v.whole(0))] = 0
     ragged: Literal["quarantine", "pad"] = "quarantine"
+    flatten: Annotated[int, v.by(v.whole(0, 20))] = 0
     timestamp: Annotated[Timestamp | None, v.by(v.shape(Timestamp, "{ formats = [...], zone = ZONE }"))] = None
     multiline: Annotated[Multiline | None, v.by(v.shape(Multiline, "{ start = REGEX } or { continue = REGEX }"))] = None
     redact: tuple[v.Regex, ...] = ()
@@ -197,9 +207,23 @@ class SourceSettings(Settings):
         if self.table is False and not self.sinks:
             wrong("table", "expected sinks beside it (else the records would go nowhere), got false", "sinks")
         if self.format not in ("auto", "csv"):
-            for key in ("delimiter", "header", "ragged"):
-                if key in self.model_fields_set and getattr(self, key) not in (None, "quarantine"):
+            for key in ("delimiter", "header", "ragged", "quote", "escape", "comment", "decimal"):
+                if key in self.model_fields_set and getattr(self, key) not in (None, "quarantine", "."):
                     wrong(key, f'expected format = "csv" beside it, got {show(self.format)}', "format")
+        if self.flatten and self.format not in ("auto", "json", "jsonl"):
+            wrong("flatten", f'expected format = "json" or "jsonl" beside it, got {show(self.format)}', "format")
+        marks = [
+            ("delimiter", self.delimiter),
+            ("quote", self.quote),
+            ("escape", self.escape),
+            ("comment", self.comment),
+        ]
+        for index, (key, mark) in enumerate(marks):
+            for other, same in marks[:index]:
+                if mark and mark == same:
+                    wrong(key, f"expected another character than {other}, got {show(mark)}", other)
+        if self.decimal == self.delimiter:
+            wrong("decimal", f"expected another character than delimiter, got {show(self.decimal)}", "delimiter")
         return found
 
 
@@ -215,6 +239,7 @@ class WorkerSettings(Settings):
     rescan_s: v.Seconds = 10
     stall_s: v.Seconds = 600
     max_attempts: Annotated[int, v.by(v.whole(1))] = 10
+    database_patience_s: v.Seconds = 60
 
     @model_validator(mode="before")
     @classmethod

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from filecollect.config.mistakes import dotted
 
 _COLUMN = 44
+_TIMESTAMP = '# timestamp = { formats = ["%d/%m/%Y %H:%M"], zone = "Europe/Berlin" }  # also "epoch", "epoch_ms"'
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,9 +61,12 @@ def _source(source: TemplateSource) -> list[str]:
         "]",
         _example("exclude", ["*.bak"], "not these; without a slash it is a file's name"),
         _setting("follow", source.follow, "true: the file may grow; false: it is finished when it appears"),
-        _setting("format", source.format, '"auto", "csv", "jsonl" or "lines"'),
+        _setting("format", source.format, '"auto", "csv", "json", "jsonl" or "lines"'),
         _example("encoding", "auto", 'or "utf-8", "cp1252", ...'),
-        _example("null", ["NULL"], "words that mean NULL in CSV"),
+        _example("encoding_errors", "quarantine", 'or "replace": U+FFFD for what cannot be decoded'),
+        *(_CSV if source.format in ("auto", "csv") else ()),
+        *(_JSON if source.format in ("auto", "json", "jsonl") else ()),
+        _TIMESTAMP,
         _example("table", source.name, 'the table; "collected_item" for one JSON table'),
         _example("key", keys, "a later record with the same key wins"),
         _example("on_conflict", "update", 'beside key; or "ignore", "quarantine"'),
@@ -96,3 +100,11 @@ def _text(text: str) -> str:
 def _pattern(path: str) -> str:
     """Return a glob that load_config leaves as it is; a byte that is no UTF-8 is matched by `?`."""
     return re.sub("[\ud800-\udfff]", "?", path).replace("${", "$${")
+
+
+_CSV = (
+    _example("null", ["NULL"], "words that mean NULL in CSV"),
+    _example("comment", "#", "lines of CSV that begin with it are skipped"),
+    _example("decimal", ",", "0,12 is a number in CSV"),
+)
+_JSON = (_example("flatten", 1, "levels of nested JSON objects that become columns a.b"),)

@@ -11,6 +11,7 @@ import math
 import re
 import warnings
 from collections.abc import Callable, Iterable
+from datetime import datetime
 from typing import Annotated, Any, Literal
 from zoneinfo import ZoneInfo, available_timezones
 
@@ -35,6 +36,8 @@ _PLACEHOLDER = re.compile(r"\{(\w*)\}")
 _OFFSET = re.compile(r"[+-](?:0\d|1[0-4]):[0-5]\d")
 _ASCII = bytes([9, 10, 13, *range(32, 127)])
 _STATEFUL = re.compile(r"utf-7|iso2022.*|hz|punycode|idna|(raw_)?unicode_escape|undefined|mbcs|oem")
+_EPOCHS = frozenset({"epoch", "epoch_ms", "epoch_us", "epoch_ns"})
+_YEAR = re.compile(r"%[YyGcx]")
 _WIDE = re.compile(r"utf-(16|32)(-[lb]e)?")
 
 
@@ -148,6 +151,21 @@ def _delimiter(value: Any) -> str:
     return value
 
 
+def _mark(what: str, *, empty: bool = False) -> Check:
+    """Accept one character that can mark something in CSV, or nothing where `empty`."""
+
+    wanted = f"expected one character such as {what}, or " + ('"" for none' if empty else '"auto"')
+
+    def check(value: Any) -> str:
+        if not isinstance(value, str) or not value.isascii() or len(value) > 1 or not (value or empty):
+            raise ValueError(wanted)
+        if value in ("\r", "\n", "\0"):
+            raise ValueError(wanted)
+        return value
+
+    return check
+
+
 def _header(value: Any) -> bool | tuple[str, ...]:
     if isinstance(value, bool):
         return value
@@ -190,8 +208,19 @@ def _named_groups(value: Any) -> str:
 
 
 def _time_format(value: Any) -> str:
-    if "%" not in _filled(value):
-        raise ValueError('expected a format such as "%d/%m/%Y %H:%M:%S"')
+    if _filled(value) in _EPOCHS:
+        return str(value)
+    if not _YEAR.search(value):
+        raise ValueError('expected a format with a year, such as "%d/%m/%Y %H:%M:%S", or "epoch", "epoch_ms" ...')
+    if "%Z" in value:
+        raise ValueError("expected a format without %Z (zone names mean different things on different machines)")
+    try:
+        datetime.strptime("", value)
+    except ValueError as problem:
+        if "does not match" not in str(problem):
+            raise ValueError(f"expected a format of strptime ({problem})") from None
+    except re.error as problem:
+        raise ValueError(f"expected a format of strptime ({problem})") from None
     return str(value)
 
 
@@ -263,6 +292,9 @@ Lineage = Annotated[tuple[Literal["file", "line", "at", "host"], ...], AfterVali
 TableName = Annotated[str | Literal[False] | None, by(_table)]
 SchemaName = Annotated[str | None, by(optional(_schema))]
 OptionalText = Annotated[str | None, by(optional(_filled))]
+Quote = Annotated[str | None, by(optional(_mark('"\'"', empty=True), "auto"))]
+Escape = Annotated[str | None, by(optional(_mark('"\\\\"', empty=True), "auto"))]
+Comment = Annotated[str | None, by(optional(_mark('"#"', empty=True), "auto"))]
 Delimiter = Annotated[str | None, by(optional(_delimiter, "auto"))]
 Header = Annotated[bool | tuple[str, ...] | None, by(optional(_header, "auto"))]
 Encoding = Annotated[str | None, by(optional(_encoding, "auto"))]

@@ -112,3 +112,12 @@ class Step:
     def row_count(self) -> int:
         """Return the number of parsed records."""
         return sum(len(piece.records) for piece in self.pieces)
+
+    @property
+    def misfits(self) -> dict[str, int]:
+        """Return how many values did not fit, by column."""
+        counts: dict[str, int] = {}
+        for piece in self.pieces:
+            for name, count in piece.misfits.items():
+                counts[name] = counts.get(name, 0) + count
+        return counts

@@ -49,13 +49,17 @@ def normal_type(text: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One column: its `name` in the table, the header cell or key it comes `from`, its type."""
+    """One column: its `name` in the table, the header cell or key it comes `from`, its type.
+
+    `verbatim` is a JSON column with values that only their own text can keep.
+    """
 
     name: str
     source_name: str
     type: str
     declared: bool = False
     zoned: bool = False
+    verbatim: bool = False
 
     @property
     def base(self) -> str:
@@ -66,13 +70,18 @@ class Column:
         """Return the column as stored in `collection_source.columns_json`."""
         origin = "declared" if self.declared else "inferred"
         value = {"name": self.name, "from": self.source_name, "type": self.type, "origin": origin}
-        return value | {"zoned": True} if self.zoned else value
+        return value | {name: True for name in ("zoned", "verbatim") if getattr(self, name)}
 
     @classmethod
     def from_json(cls, value: dict[str, Any]) -> Column:
         """Read a column back from `collection_source.columns_json`."""
         return cls(
-            value["name"], value["from"], value["type"], value["origin"] == "declared", value.get("zoned", False)
+            value["name"],
+            value["from"],
+            value["type"],
+            value["origin"] == "declared",
+            value.get("zoned", False),
+            value.get("verbatim", False),
         )
 
 

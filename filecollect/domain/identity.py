@@ -43,7 +43,7 @@ class Facts:
     `size` and `offset` are content bytes; `common` is the largest ledger boundary up to which the
     found content equals what was read (0 = none); None = was not looked at. `kin`: the same inode or a
     name of the same rotation, unchanged since, or the name that rotation gives to the task's path;
-    `recompressed`: another codec than the checkpoint's.
+    `recompressed`: another codec than the checkpoint's; `cut`: nothing but NULs follows `common`.
     """
 
     same_path: bool
@@ -65,6 +65,7 @@ class Facts:
     settled: bool = True
     kin: bool = False
     recompressed: bool = False
+    cut: bool = False
 
 
 def decide(facts: Facts) -> Outcome:
@@ -84,7 +85,7 @@ def _at_its_path(facts: Facts) -> Outcome:
         return "edited" if facts.head or facts.same_size else "replaced"
     if _matches(facts) and (facts.head_length >= 64 or facts.same_inode):
         return "grown" if facts.size > facts.offset else "unchanged"
-    if facts.head and facts.other_boot and facts.common > 0:
+    if (facts.head or facts.cut) and facts.other_boot and facts.common > 0:
         return "rolled_back"
     return "truncated" if facts.size < facts.offset else "replaced"
 

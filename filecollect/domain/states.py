@@ -7,21 +7,19 @@ from typing import Literal
 Status = Literal["pending", "running", "delivering", "succeeded", "failed", "paused", "cancelled", "skipped", "gone"]
 
 CHANGES: dict[str, frozenset[str]] = {
-    "pending": frozenset({"running", "paused", "cancelled", "gone", "skipped", "failed"}),
-    "running": frozenset({"running", "pending", "delivering", "succeeded", "failed", "paused", "cancelled", "gone"}),
-    "delivering": frozenset({"pending", "succeeded", "failed", "paused", "cancelled"}),
-    "succeeded": frozenset({"pending"}),
-    "failed": frozenset({"pending", "cancelled"}),
-    "paused": frozenset({"pending", "cancelled"}),
-    "cancelled": frozenset({"pending"}),
+    "pending": frozenset({"running", "succeeded", "paused", "cancelled", "gone", "skipped", "failed"}),
+    "running": frozenset({"pending", "delivering", "succeeded", "failed", "paused", "cancelled", "gone", "skipped"}),
+    "delivering": frozenset({"pending", "succeeded", "failed", "paused", "cancelled", "skipped"}),
+    "succeeded": frozenset({"pending", "skipped"}),
+    "failed": frozenset({"pending", "cancelled", "skipped"}),
+    "paused": frozenset({"pending", "cancelled", "skipped"}),
+    "cancelled": frozenset({"pending", "skipped"}),
     "skipped": frozenset({"pending"}),
-    "gone": frozenset({"pending"}),
+    "gone": frozenset({"pending", "skipped"}),
 }
-
-SETTLED = frozenset({"succeeded", "failed", "paused", "cancelled", "skipped", "gone"})
-"""A round waits for no task in one of these."""
+"""Pending becomes succeeded when its bytes went after all of them were read; all become skipped when superseded."""
 
 
-def may_change(old: Status, new: Status) -> bool:
-    """Return whether a task in state `old` may become `new`."""
-    return new in CHANGES[old]
+def may_change(old: str, new: str) -> bool:
+    """Return whether a task in state `old` may become `new`, or stay what it is."""
+    return old == new or new in CHANGES[old]

@@ -43,6 +43,7 @@ class FileStat:
     is_symlink: bool = False
     ctime_ns: int = 0
     links: int = 1
+    is_directory: bool = False
 
     @property
     def changed_ns(self) -> int:
@@ -61,13 +62,14 @@ class FileStat:
             st.S_ISLNK(result.st_mode),
             result.st_ctime_ns,
             result.st_nlink,
+            st.S_ISDIR(result.st_mode),
         )
 
 
 def unavailable(path: str, problem: OSError) -> FileUnavailable:
     """Return an operating-system error as ours."""
     said = problem.strerror or str(problem)
-    if isinstance(problem, FileNotFoundError | NotADirectoryError):
+    if isinstance(problem, FileNotFoundError | NotADirectoryError) or problem.errno == errno.ENAMETOOLONG:
         return FileMissing(said, path=path)
     return FileUnavailable(said, path=path)
 

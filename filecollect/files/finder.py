@@ -15,20 +15,20 @@ result. A file that vanishes while it is looked at is simply not there.
 
 from __future__ import annotations
 
-import errno
 import fnmatch
 import os
 import re
 from collections.abc import Callable, Container, Iterable, Sequence
 from dataclasses import dataclass, field
 
-from filecollect.files.filesystem import FileStat
+from filecollect.errors import FileUnavailable
+from filecollect.files.filesystem import FileMissing, FileStat, FileSystem, LocalFileSystem, unavailable
 from filecollect.files.paths import absolute
 
 NOT_FOLLOWED = "a symbolic link is not followed; follow_symlinks = true does (/var/log/containers needs it)"
 TEMPORARY = re.compile(r".*\.(tmp|part|swp|crdownload)|\.~.*", re.IGNORECASE | re.DOTALL)
 _MAGIC = re.compile(r"[*?\[]")
-_NOT_THERE = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG})
+_LOCAL = LocalFileSystem()
 
 _Part = re.Pattern[str] | None
 """One part of a glob; None stands for `**`."""
@@ -157,24 +157,25 @@ class _Exclude:
 class _Never:
     """Paths that are never read, under whatever name."""
 
-    def __init__(self, never: Container[str] | Callable[[str], bool]) -> None:
+    def __init__(self, never: Container[str] | Callable[[str], bool], files: FileSystem) -> None:
         self.named: Callable[[str], bool] = never if callable(never) else never.__contains__
         self.inodes: set[tuple[int, int]] = set()
         paths: Iterable[str] = never if isinstance(never, Iterable) else ()
         for path in paths:
             try:
-                stat = os.stat(path)
-            except (OSError, ValueError):
+                stat = files.stat(path)
+            except (FileUnavailable, ValueError):
                 continue
-            self.inodes.add((stat.st_dev, stat.st_ino))
+            self.inodes.add((stat.device, stat.inode))
 
-    def covers(self, path: str, stat: os.stat_result | None) -> bool:
+    def covers(self, path: str, stat: FileStat | None) -> bool:
         """Return whether a path, or the file that it is, is never read."""
-        return self.named(path) or (stat is not None and (stat.st_dev, stat.st_ino) in self.inodes)
+        return self.named(path) or (stat is not None and (stat.device, stat.inode) in self.inodes)
 
 
 class _Scanner:
-    def __init__(self, base: str, exclude: _Exclude, never: _Never, follow: bool) -> None:
+    def __init__(self, files: FileSystem, base: str, exclude: _Exclude, never: _Never, follow: bool) -> None:
+        self.files = files
         self.base = base
         self.exclude = exclude
         self.never = never
@@ -186,7 +187,7 @@ class _Scanner:
         self.unmatched: list[str] = []
         self.missing: list[str] = []
 
-    def take(self, path: str, name: str, stat: os.stat_result, *, explicit: bool, dots: bool = False) -> bool:
+    def take(self, path: str, name: str, stat: FileStat, *, explicit: bool, dots: bool = False) -> bool:
         """Take a file unless it is never read or ignored; return whether it was taken."""
         hidden = name.startswith(".") and not dots
         if self.never.covers(path, stat) or (
@@ -194,12 +195,11 @@ class _Scanner:
         ):
             self.ignored.add(path)
             return False
-        facts = FileStat.of(stat)
-        if facts.is_regular:
+        if stat.is_regular:
             before = self.found.get(path)
-            self.found[path] = Found(path, facts, explicit or (before is not None and before.explicit))
+            self.found[path] = Found(path, stat, explicit or (before is not None and before.explicit))
         else:
-            self.odd[path] = NOT_FOLLOWED if facts.is_symlink else "not a regular file (FIFO, socket or device)"
+            self.odd[path] = NOT_FOLLOWED if stat.is_symlink else "not a regular file (FIFO, socket or device)"
         return True
 
     def walk(self, top: str, glob: _Glob) -> int:
@@ -223,24 +223,24 @@ class _Scanner:
                         if below and not self.shut(entry):
                             (links if entry.is_symlink() else waiting).append((entry.path, below))
                     elif glob.ends(states, name):
-                        stat = entry.stat(follow_symlinks=self.follow)
+                        stat = FileStat.of(entry.stat(follow_symlinks=self.follow))
                         dots = name.startswith(".") and glob.names_dots(name)
                         count += self.take(entry.path, name, stat, explicit=False, dots=dots)
                 except FileNotFoundError:
                     if entry.is_symlink():
                         self.odd[entry.path] = "a symbolic link that leads nowhere"
                 except OSError as problem:
-                    self.trouble(entry.path, problem)
+                    self.trouble(entry.path, unavailable(entry.path, problem))
         return count
 
     def first_time(self, directory: str, states: frozenset[int], entered: set[tuple[int, int, frozenset[int]]]) -> bool:
         """Note a directory as entered; return False when it was before."""
         try:
-            stat = os.stat(directory)
-        except OSError as problem:
+            stat = self.files.stat(directory)
+        except FileUnavailable as problem:
             self.trouble(directory, problem)
             return False
-        here = (stat.st_dev, stat.st_ino, states)
+        here = (stat.device, stat.inode, states)
         if here in entered:
             return False
         entered.add(here)
@@ -248,7 +248,7 @@ class _Scanner:
 
     def shut(self, entry: os.DirEntry[str]) -> bool:
         """Return whether a directory is excluded or never read."""
-        stat = entry.stat() if self.never.inodes else None
+        stat = FileStat.of(entry.stat()) if self.never.inodes else None
         if self.never.covers(entry.path, stat):
             self.ignored.add(entry.path)
             return True
@@ -257,33 +257,31 @@ class _Scanner:
     def entries(self, directory: str) -> list[os.DirEntry[str]]:
         """Return what is in a directory; what cannot be listed is a problem."""
         try:
-            with os.scandir(directory) as entries:
-                return list(entries)
-        except FileNotFoundError:
+            return list(self.files.scandir(directory))
+        except FileMissing:
             return []
-        except OSError as problem:
+        except FileUnavailable as problem:
             self.trouble(directory, problem)
             return []
 
-    def trouble(self, path: str, problem: OSError) -> None:
+    def trouble(self, path: str, problem: FileUnavailable) -> None:
         """Note a place that could not be looked at."""
-        kind = "permission_denied" if isinstance(problem, PermissionError) else "unreadable"
-        self.problems[path] = Problem(path, problem.strerror or str(problem), kind)
+        kind = "permission_denied" if isinstance(problem.__cause__, PermissionError) else "unreadable"
+        self.problems[path] = Problem(path, problem.message, kind)
 
     def literal(self, path: str) -> bool:
         """Take a pattern as a path; return False when there is no such thing."""
         try:
-            stat = os.stat(path) if self.follow else os.lstat(path)
-        except ValueError:
+            stat = self.files.stat(path) if self.follow else self.files.lstat(path)
+        except (FileMissing, ValueError):
             return False
-        except OSError as problem:
-            if problem.errno in _NOT_THERE:
-                return False
+        except FileUnavailable as problem:
             self.trouble(path, problem)
             return True
-        if not os.path.isdir(path):
+        directory = _directory(self.files, path)
+        if directory is None:
             self.take(path, os.path.basename(path), stat, explicit=True)
-        elif self.never.covers(path, os.stat(path)):
+        elif self.never.covers(path, directory):
             self.ignored.add(path)
         else:
             self.walk(path, _Glob(["**"]))
@@ -297,8 +295,17 @@ class _Scanner:
             self.missing.append(pattern)
             return
         top, parts = _cut(pattern, self.base)
-        if not parts or not os.path.isdir(top) or not self.walk(top, _Glob(parts)):
+        if not parts or _directory(self.files, top) is None or not self.walk(top, _Glob(parts)):
             self.unmatched.append(pattern)
+
+
+def _directory(files: FileSystem, path: str) -> FileStat | None:
+    """Return the facts of the directory that a path leads to, None when it leads to none."""
+    try:
+        stat = files.stat(path)
+    except (FileUnavailable, ValueError):
+        return None
+    return stat if stat.is_directory else None
 
 
 def find(
@@ -308,13 +315,14 @@ def find(
     exclude: Sequence[str] = (),
     never: Container[str] | Callable[[str], bool] = frozenset(),
     follow_symlinks: bool = False,
+    files: FileSystem = _LOCAL,
 ) -> Scan:
     """Return the files that `patterns` name, relative ones from `base`.
 
     `never` holds absolute paths of files and directories, or tells of one; nothing leads there.
     Nothing is raised: what cannot be looked at is in the result.
     """
-    scanner = _Scanner(base, _Exclude(exclude, base), _Never(never), follow_symlinks)
+    scanner = _Scanner(files, base, _Exclude(exclude, base), _Never(never, files), follow_symlinks)
     for pattern in patterns:
         scanner.pattern(pattern)
     return Scan(
@@ -327,19 +335,27 @@ def find(
     )
 
 
-def roots(patterns: Sequence[str], base: str) -> list[tuple[str, bool]]:
+def roots(patterns: Sequence[str], base: str, *, files: FileSystem = _LOCAL) -> list[tuple[str, bool]]:
     """Return the directories in which files that match may come and go, and whether all below counts."""
     found = []
     for pattern in patterns:
         path = absolute(pattern, base)
-        if os.path.isdir(path):
+        if _directory(files, path) is not None:
             found.append((path, True))
-        elif os.path.lexists(path) or not _MAGIC.search(pattern):
+        elif not _MAGIC.search(pattern) or _is_there(files, path):
             found.append((os.path.dirname(path), False))
         else:
             top, parts = _cut(pattern, base)
             found.append((top, len(parts) > 1 or parts == ["**"]))
     return found
+
+
+def _is_there(files: FileSystem, path: str) -> bool:
+    try:
+        files.lstat(path)
+    except (FileUnavailable, ValueError):
+        return False
+    return True
 
 
 def literal_root(pattern: str) -> str:

@@ -16,6 +16,7 @@ Compression = Literal["gzip", "zstd", "bzip2", "xz", "lz4"]
 SAMPLE_BYTES = 8192
 _TEXT_CONTROL = frozenset({1, 7, 8, 9, 10, 11, 12, 13, 26, 27, 28, 29, 30, 31})
 """Control characters that texts do hold: FIX and Hive separate by SOH, JSON sequences by RS."""
+_NULS = re.compile(rb"\x00{64,}")
 _CONTROL = bytes(set(range(32)) - _TEXT_CONTROL | {127})
 
 # Signatures that no text begins with.
@@ -123,14 +124,15 @@ def compression(head: bytes) -> Compression | None:
 def looks_binary(head: bytes) -> bool:
     """Return whether bytes hold what no text does; UTF-16 and UTF-32 are text, a stray NUL is data.
 
-    NULs at either end are left out: what a crash or a truncation under an open writer leaves there.
+    NULs at either end and long runs of them are left out: a crash or a truncation under an open writer
+    leaves them behind.
     """
     sample = head.rstrip(b"\x00")[:SAMPLE_BYTES]
     if not sample:
         return bool(head)
     if sample.startswith((b"\xff\xfe", b"\xfe\xff", b"\x00\x00\xfe\xff")) or _wide(sample):
         return False
-    sample = head.strip(b"\x00")[:SAMPLE_BYTES]
+    sample = _NULS.sub(b"", head.strip(b"\x00"))[:SAMPLE_BYTES]
     odd = len(sample) - len(sample.translate(None, _CONTROL))
     if odd * 50 <= len(sample):
         return False

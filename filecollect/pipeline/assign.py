@@ -16,8 +16,8 @@ from sqlalchemy import Engine, inspect
 
 from filecollect.config import SourceSettings
 from filecollect.domain.columns import Column
-from filecollect.domain.families import families
-from filecollect.errors import FilecollectError, FileUnavailable, Unsupported
+from filecollect.domain.families import families, safe_name
+from filecollect.errors import BinaryContent, FilecollectError, FileUnavailable, Unsupported, UsageError
 from filecollect.files.codecs import SUFFIXES
 from filecollect.files.content import PlainContent, open_content
 from filecollect.files.filesystem import FileSystem
@@ -57,13 +57,15 @@ class Sample:
 class Ends:
     """The first bytes of a file's content, and the last ones of a plain file.
 
-    `complete`: `head` is all there is; `truncated`: it is all that can be decoded of an unfinished block.
+    `complete`: `head` is all there is; `truncated`: it is all that can be decoded of an unfinished block;
+    `unwritten`: a plain file holds nothing but NULs, the hole that its writer has not come back to.
     """
 
     head: bytes
     tail: bytes
     complete: bool
     truncated: bool
+    unwritten: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +115,9 @@ def ends_of(files: FileSystem, path: str, head_bytes: int = HEAD_BYTES) -> Ends:
         tail = b""
         if end is None and plain:
             tail = content.read_at(max(start + len(head), size - TAIL_BYTES), TAIL_BYTES)
-    return Ends(head, tail, end is not None and end.complete, end is not None and not end.complete)
+    complete = end is not None and end.complete
+    unwritten = plain and size > 0 and (hole == size or (complete and not head.strip(b"\0")))
+    return Ends(head, tail, complete, end is not None and not end.complete, unwritten)
 
 
 def take_sample(files: FileSystem, found: Found, wanted: Wanted) -> Sample | Refused:
@@ -130,9 +134,16 @@ def take_sample(files: FileSystem, found: Found, wanted: Wanted) -> Sample | Ref
         inference.add(head, tail)
         names = tuple(column.source_name for column in inference.columns({}))
         return Sample(found, path, head, tail, sniffed.spec, sniffed.why, names)
+    except BinaryContent as problem:
+        return Refused(path, _outcome(found, path), "unsupported", problem.message)
     except FilecollectError as problem:
         reason = "unsupported" if isinstance(problem, Unsupported) else problem.code
         return Refused(path, "failed", reason, problem.message)
+
+
+def _outcome(found: Found, path: str) -> str:
+    """Return what it means that a file holds no records: one that was named, or is named like one, should."""
+    return "failed" if found.explicit or suffix_of(path) in RECORD_SUFFIXES else "skipped"
 
 
 def unreadable(ends: Ends, found: Found, path: str) -> Refused | None:
@@ -143,17 +154,17 @@ def unreadable(ends: Ends, found: Found, path: str) -> Refused | None:
         return Refused(path, "failed", "truncated", message)
     if not head:
         return Refused(path, "skipped", "empty", "the file is empty")
-    named_for_records = suffix_of(path) in RECORD_SUFFIXES
+    if ends.unwritten:
+        return Refused(path, "skipped", "unwritten", "the file holds only NULs: nothing is written to it yet")
     kind = unsupported_kind(head, PurePath(path).name)
     packed = compression(head)
     if packed is not None:
         return Refused(path, "failed", "compressed", f"{packed} data inside a compressed file is not read")
-    if kind is None and named_for_records and looks_binary(head):
+    if kind is None and suffix_of(path) in RECORD_SUFFIXES and looks_binary(head):
         kind = "binary content"
     if kind is None:
         return None
-    outcome = "failed" if found.explicit or named_for_records else "skipped"
-    return Refused(path, outcome, "unsupported", f"{kind} is not read")
+    return Refused(path, _outcome(found, path), "unsupported", f"{kind} is not read")
 
 
 class Assigner:
@@ -171,6 +182,11 @@ class Assigner:
         table: str | None,
         configured: bool = False,
     ) -> None:
+        if table is not None and (not table or (table != ITEMS and table.casefold() in OUR_TABLES)):
+            raise UsageError(
+                f"expected the name of a table for the records, got {table!r}",
+                hint="filecollect keeps its own records in tables of that name" if table else None,
+            )
         self.engine = engine
         self.files = files.trusting((), follow_symlinks=base.follow_symlinks)
         self.base = base
@@ -256,7 +272,7 @@ class Assigner:
     def _place(self, family: str, part: list[Sample], result: Assignment, plans: dict[str, Plan]) -> None:
         number = 1
         while True:
-            key = family if number == 1 else f"{family}_{number}"
+            key = family if number == 1 else safe_name(f"{family}_{number}")
             number += 1
             if key in plans:
                 plan = plans[key]

@@ -7,8 +7,9 @@ The upper bound of each file is its size when it was recorded; what grows later 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from sqlalchemy import Engine
@@ -24,6 +25,7 @@ from filecollect.files.paths import stored_path
 from filecollect.host import Host
 from filecollect.pipeline.assign import Assignment, Refused
 from filecollect.pipeline.discover import Discoverer
+from filecollect.pipeline.patience import T, patiently
 from filecollect.pipeline.plan import Plan
 from filecollect.pipeline.prepare import check_table, create_source
 from filecollect.pipeline.reconcile import orphans, settle
@@ -31,7 +33,7 @@ from filecollect.pipeline.record import Decision
 from filecollect.pipeline.report import TaskReport
 from filecollect.store.engine import reading, transaction
 from filecollect.store.events import add_event_once
-from filecollect.store.tasks import tasks_by_id
+from filecollect.store.tasks import Task, tasks_by_id
 
 
 @dataclass(slots=True)
@@ -105,12 +107,21 @@ class Summary:
 class Backfill:
     """Carry out one bounded round; `work` runs the workers over recorded tasks."""
 
-    def __init__(self, engine: Engine, files: FileSystem, clock: Clock, host: Host, settings: WorkerSettings) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        files: FileSystem,
+        clock: Clock,
+        host: Host,
+        settings: WorkerSettings,
+        should_stop: Callable[[], bool] = lambda: False,
+    ) -> None:
         self.engine = engine
         self.files = files
         self.clock = clock
         self.host = host
         self.settings = settings
+        self.should_stop = should_stop
         self.summary = Summary()
         self.by_task: dict[int, FileResult] = {}
 
@@ -131,9 +142,9 @@ class Backfill:
         """Create tables, record tasks; return the ids of the tasks to work on, oldest first."""
         failpoints.hit("after_scan")
         for plan, _ in assignment.files.values():
-            check_table(self.engine, plan)
+            self._patiently(partial(check_table, self.engine, plan))
         for key, (plan, found) in list(assignment.files.items()):
-            plan = plan if dry_run else create_source(self.engine, plan, alter=alter)
+            plan = plan if dry_run else self._patiently(partial(create_source, self.engine, plan, alter=alter))
             assignment.files[key] = (plan, found)
             self._source(plan, assignment.why.get(key, ()))
             self._discover(plan, found, dry_run)
@@ -158,15 +169,18 @@ class Backfill:
                 Decision(path, plan.source_key, "loaded", size=stats[path].size, work=False) for path, _ in ordered
             ]
         else:
-            decisions = discoverer.discover([(path, stats[path]) for path, _ in ordered], dry_run=dry_run)
+            oldest_first = [(path, stats[path]) for path, _ in ordered]
+            decisions = self._patiently(lambda: discoverer.discover(oldest_first, dry_run=dry_run))
         if not dry_run:
             undecided = {decision.of for decision in decisions if decision.of is not None}
-            left = orphans(self.engine, self.files, plan, present=stats, undecided=undecided)
-            again = [path for path in settle(self.engine, plan, left) if path in stats]
+            left = self._orphans(plan, discoverer, stats, undecided)
+            again = [path for path in self._patiently(lambda: settle(self.engine, plan, left)) if path in stats]
             if again:
-                decided = {one.path: one for one in discoverer.discover([(path, stats[path]) for path in again])}
+                anew = [(path, stats[path]) for path in again]
+                decided = {one.path: one for one in self._patiently(lambda: discoverer.discover(anew))}
                 decisions = [decided.get(one.path, one) for one in decisions]
-                settle(self.engine, plan, orphans(self.engine, self.files, plan, present=stats, undecided=undecided))
+                rest = self._orphans(plan, discoverer, stats, undecided)
+                self._patiently(lambda: settle(self.engine, plan, rest))
         for decision in decisions:
             result = FileResult(
                 decision.path,
@@ -182,6 +196,16 @@ class Backfill:
                 result.open = True
                 self.by_task[decision.task_id] = result
 
+    def _orphans(
+        self, plan: Plan, discoverer: Discoverer, present: Collection[str], undecided: Collection[int]
+    ) -> list[Task]:
+        def find() -> list[Task]:
+            return orphans(
+                self.engine, self.files, plan, present=present, undecided=undecided, host=discoverer.task_host
+            )
+
+        return self._patiently(find)
+
     def _refused(self, refused: Sequence[Refused], dry_run: bool) -> None:
         for one in refused:
             self.summary.files.append(
@@ -190,8 +214,16 @@ class Backfill:
             if not dry_run and one.reason != "empty":
                 detail = {"reason": one.reason, "message": one.message}
                 kind: Any = "skipped" if one.outcome == "skipped" else "failed"
-                with transaction(self.engine) as conn:
-                    add_event_once(conn, FileEvent(kind, one.path, None, None, detail))
+                self._patiently(partial(self._note_once, FileEvent(kind, one.path, None, None, detail)))
+
+    def _note_once(self, event: FileEvent) -> None:
+        with transaction(self.engine) as conn:
+            add_event_once(conn, event)
+
+    def _patiently(self, action: Callable[[], T]) -> T:
+        return patiently(
+            action, clock=self.clock, should_stop=self.should_stop, within_s=self.settings.database_patience_s
+        )
 
     # -- while working ---------------------------------------------------------------------------
 
@@ -232,8 +264,7 @@ class Backfill:
         patience = self.clock.monotonic() + 2 * self.settings.lease_s
         last: dict[int, int] = {}
         while not should_stop():
-            with reading(self.engine) as conn:
-                tasks = tasks_by_id(conn, [one for one, result in self.by_task.items() if result.open])
+            tasks = self._patiently(self._open_tasks)
             waiting = []
             for task in tasks:
                 result = self.by_task[task.id]
@@ -256,6 +287,10 @@ class Backfill:
                 return
             again([task.id for task in waiting])
             self.clock.sleep(0.2)
+
+    def _open_tasks(self) -> list[Task]:
+        with reading(self.engine) as conn:
+            return tasks_by_id(conn, [one for one, result in self.by_task.items() if result.open])
 
     def finish(self, *, stopped: bool) -> Summary:
         """Return the summary; what was not read to its bound keeps its checkpoint and stays pending."""

@@ -17,9 +17,10 @@ from filecollect.files.content import Content
 from filecollect.parse.api import Tail
 from filecollect.parse.build import make_parser
 from filecollect.pipeline.plan import Plan
+from filecollect.store.destination import Destination
 from filecollect.store.engine import reading
 from filecollect.store.schema import quarantined_item
-from filecollect.store.stored import stored_rows
+from filecollect.store.stored import same_values, stored_rows
 from filecollect.store.tasks import Task
 
 READ = 4 * 1024 * 1024
@@ -41,7 +42,7 @@ def common_record(engine: Engine, plan: Plan, content: Content, task: Task, star
             if not parsed.consumed:
                 break
             until = position + parsed.consumed
-            wanted = _wanted(parsed.records, items=plan.destination.is_items)
+            wanted = _wanted(conn, plan.destination, parsed.records)
             wanted |= {bad.offset: bad.raw for bad in parsed.bad}
             stored: dict[int, object] = {**stored_rows(conn, plan.destination, task.id, position, until)}
             stored |= _quarantined(conn, task.id, position, until)
@@ -62,11 +63,12 @@ def _end_before(ends: dict[int, int], offset: int, position: int) -> int:
     return max(before, default=position)
 
 
-def _wanted(records: Records, *, items: bool) -> dict[int, object]:
+def _wanted(conn: Connection, destination: Destination, records: Records) -> dict[int, object]:
     if not records.offsets:
         return {}
-    columns = records.columns[:1] if items else records.columns
-    return dict(zip(records.offsets, zip(*columns, strict=True), strict=True))
+    columns = records.columns[:1] if destination.is_items else records.columns
+    rows = zip(*columns, strict=True)
+    return {offset: same_values(conn, destination, row) for offset, row in zip(records.offsets, rows, strict=True)}
 
 
 def _quarantined(conn: Connection, task_id: int, start: int, end: int) -> dict[int, object]:

@@ -19,6 +19,7 @@ from filecollect.errors import FilecollectError, FileUnavailable
 from filecollect.files.content import Content, open_content
 from filecollect.files.filesystem import FileHandle, FileMissing, FileStat, FileSystem
 from filecollect.files.fingerprint import READ, ChainDigest, heads, proves, span_digest
+from filecollect.files.holes import end_of_hole
 from filecollect.files.paths import os_path
 from filecollect.pipeline.common import common_record
 from filecollect.pipeline.plan import Plan
@@ -153,13 +154,16 @@ def _compare(
     digests: bool | None = None
     original: Original = "live"
     same_content: bool | None = None
+    other_boot = None not in (candidate.boot_id, boot_id) and candidate.boot_id != boot_id
+    cut = False
     if same_path:
         if not follow and (stat_changed or not same_inode):
             common, differs_at = _common(whole, size, candidate.spans)
             digests = common == position.offset
-        elif follow and same_head and not (same_guard and size >= position.offset):
+        elif follow and (same_head or other_boot) and not (same_guard and size >= position.offset):
             common, differs_at = _common(whole, size, candidate.spans)
             common = common_record(engine, plan, whole, task, common, size)
+            cut = whole.codec == "plain" and end_of_hole(handle, common, seen.stat.size) == seen.stat.size
     elif same_head and (task.head.length >= 64 or (follow and kin)):
         original = _original(files, task, seen)
         if follow and original != "live" and not same_guard:
@@ -181,10 +185,11 @@ def _compare(
         digests=digests,
         same_content=same_content,
         original=original,
-        other_boot=None not in (candidate.boot_id, boot_id) and candidate.boot_id != boot_id,
+        other_boot=other_boot,
         common=common,
         settled=settled,
         kin=kin,
+        cut=cut,
         recompressed=whole.codec != position.codec,
     )
     return facts, differs_at

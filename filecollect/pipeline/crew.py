@@ -29,7 +29,7 @@ from filecollect.host import this_host
 from filecollect.pipeline.pool import WorkerDied
 from filecollect.pipeline.report import TaskReport
 from filecollect.pipeline.tail import Tailer
-from filecollect.store.engine import close, open_engine
+from filecollect.store.engine import close, open_engine, schema_of
 
 AWAY_S = 1.0
 """How long a worker waits before it asks a database again that is away."""
@@ -138,6 +138,7 @@ class _Orders:
 
     url: str
     settings: WorkerSettings
+    schema: str | None = None
 
 
 def _child(orders: _Orders, pipe: Connection) -> None:
@@ -150,7 +151,7 @@ def _child(orders: _Orders, pipe: Connection) -> None:
     def should_stop() -> bool:
         return stop.is_set() or os.getppid() != parent
 
-    engine = open_engine(orders.url, durability=orders.settings.durability)
+    engine = open_engine(orders.url, durability=orders.settings.durability, schema=orders.schema)
     try:
         files = LocalFileSystem()
         host = this_host(orders.settings.host)
@@ -180,8 +181,8 @@ def _child(orders: _Orders, pipe: Connection) -> None:
 class ProcessCrew:
     """Several workers, each a process of its own; only the supervisor checkpoints the database's log."""
 
-    def __init__(self, url: str, settings: WorkerSettings, workers: int) -> None:
-        self.orders = _Orders(url, settings)
+    def __init__(self, url: str, settings: WorkerSettings, workers: int, *, schema: str | None) -> None:
+        self.orders = _Orders(url, settings, schema)
         self.workers = workers
         self.context = multiprocessing.get_context("forkserver")
         self.context.set_forkserver_preload(["filecollect.pipeline.crew"])
@@ -273,4 +274,4 @@ def crew_for(
     """Return one worker in this process, or several in their own."""
     if workers == 1:
         return LocalCrew(engine, settings, should_stop)
-    return ProcessCrew(url, settings, workers)
+    return ProcessCrew(url, settings, workers, schema=schema_of(engine))

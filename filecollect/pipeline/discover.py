@@ -19,11 +19,12 @@ from sqlalchemy import Connection, Engine, select
 
 from filecollect import failpoints
 from filecollect.clock import Clock
-from filecollect.domain.rotation import rotated_from
+from filecollect.domain.rotation import rotated_from, same_chain
 from filecollect.errors import FilecollectError, InvariantError, UsageError
 from filecollect.files.filesystem import FileStat, FileSystem
 from filecollect.host import Host
 from filecollect.pipeline.compare import Candidate, LedgerSpan, Look, Match, look, match
+from filecollect.pipeline.hosts import task_host
 from filecollect.pipeline.plan import Plan
 from filecollect.pipeline.record import Decision, Recorder
 from filecollect.store.engine import reading, transaction
@@ -33,6 +34,7 @@ from filecollect.store.tasks import (
     Task,
     boot_of_last_commit,
     is_superseded,
+    lock_tasks,
     small_tasks,
     tasks_at_paths,
     tasks_with_heads,
@@ -52,6 +54,10 @@ class _Seen:
     @property
     def signature(self) -> tuple[Any, ...]:
         return _signature(self.candidates, self.skipped)
+
+    @property
+    def task_ids(self) -> list[int]:
+        return [task_id for task_id, *_ in self.signature]
 
 
 def _signature(candidates: Sequence[Candidate], skipped: Task | None) -> tuple[Any, ...]:
@@ -79,44 +85,44 @@ class Discoverer:
         self.host = host
         self.plan = plan
         self.endless = endless and plan.settings.follow
-        self.recorder = Recorder(self.files, clock, plan, endless=self.endless, at_end=at_end)
+        self.task_host = task_host(engine, host, plan)
+        self.recorder = Recorder(self.files, clock, plan, endless=self.endless, at_end=at_end, task_host=self.task_host)
 
     def discover(self, found: Sequence[tuple[str, FileStat]], *, dry_run: bool = False) -> list[Decision]:
         """Return one decision for each found file, given oldest first; record them unless `dry_run`."""
-        decisions: list[Decision] = []
-        for start in range(0, len(found), CHUNK):
-            decisions += self._chunk(found[start : start + CHUNK], dry_run)
-        return decisions
-
-    def _chunk(self, found: Sequence[tuple[str, FileStat]], dry_run: bool) -> list[Decision]:
         decided: dict[str, Decision] = {}
-        waiting = [(path, stat) for path, stat in found]
-        for _ in range(TRIES):
-            with reading(self.engine) as conn:
-                known = tasks_at_paths(conn, self.plan.source_key, [path for path, _ in waiting])
-            seen: list[_Seen] = []
-            for path, stat in waiting:
-                plain = self._plainly(path, stat, known.get(path))
-                if plain is not None:
-                    decided[path] = plain
-                    continue
-                try:
-                    seen.append(self._see(path))
-                except FilecollectError as problem:
-                    decided[path] = self._unreadable(path, stat, problem, dry_run)
-            if not seen:
-                break
-            if dry_run:
-                for one in seen:
-                    decided[one.look.path] = self._preview(one)
-                break
-            late = self._record(seen, decided)
-            if not late:
-                break
-            waiting = [(one.look.path, one.look.stat) for one in late]
-        else:
-            raise InvariantError(f"discovery of source {self.plan.source_key} was overtaken {TRIES} times")
+        for start in range(0, len(found), CHUNK):
+            # Files that look alike are candidates for one another, so those that come later go one by one.
+            for late in self._pass(found[start : start + CHUNK], decided, dry_run):
+                self._alone(late, decided)
         return [decided[path] for path, _ in found if path in decided]
+
+    def _alone(self, file: tuple[str, FileStat], decided: dict[str, Decision]) -> None:
+        for _ in range(TRIES):
+            if not self._pass([file], decided, False):
+                return
+        raise InvariantError(f"discovery of source {self.plan.source_key} was overtaken {TRIES} times", path=file[0])
+
+    def _pass(
+        self, found: Sequence[tuple[str, FileStat]], decided: dict[str, Decision], dry_run: bool
+    ) -> list[tuple[str, FileStat]]:
+        """Decide on files; return those of which somebody knew more by the time of recording."""
+        with reading(self.engine) as conn:
+            known = tasks_at_paths(conn, self.plan.source_key, [path for path, _ in found], self.task_host)
+        seen: list[_Seen] = []
+        for path, stat in found:
+            plain = self._plainly(path, stat, known.get(path))
+            if plain is not None:
+                decided[path] = plain
+                continue
+            try:
+                seen.append(self._see(path))
+            except FilecollectError as problem:
+                decided[path] = self._unreadable(path, stat, problem, dry_run)
+        if dry_run:
+            decided.update((one.look.path, self._preview(one)) for one in seen)
+            return []
+        return [(one.look.path, one.look.stat) for one in self._record(seen, decided)] if seen else []
 
     # -- looking ---------------------------------------------------------------------------------
 
@@ -163,16 +169,17 @@ class Discoverer:
 
     def _candidates(self, conn: Connection, seen: Look) -> tuple[tuple[Candidate, ...], Task | None]:
         """Return the tasks that a file may be, and the task that only remembers that its path was passed over."""
-        here = tasks_at_paths(conn, self.plan.source_key, [seen.path]).get(seen.path)
+        here = tasks_at_paths(conn, self.plan.source_key, [seen.path], self.task_host).get(seen.path)
         skipped: Task | None = None
         if here is not None and (here.status == "skipped" or here.is_placeholder):
             skipped = None if is_superseded(here) else here
             here = None
         key = self.plan.source_key
-        elsewhere = tasks_with_heads(conn, key, seen.searchable)
+        elsewhere = tasks_with_heads(conn, key, seen.searchable, self.task_host)
         if self.plan.settings.follow:
-            elsewhere += small_tasks(conn, key, seen.stat.inode, rotated_from(seen.path))
-            elsewhere += tasks_with_heads(conn, key, seen.small)
+            elsewhere += small_tasks(conn, key, seen.stat.inode, rotated_from(seen.path), self.task_host)
+            alike = tasks_with_heads(conn, key, seen.small, self.task_host)
+            elsewhere += [task for task in alike if same_chain(seen.path, task.path)]
         # The same one may be found twice; dict keeps the first, newest one.
         tasks = list({task.id: task for task in ([here] if here else []) + elsewhere}.values())
         candidates = tuple(
@@ -192,7 +199,7 @@ class Discoverer:
         with transaction(self.engine) as conn:
             if not lock_source(conn, self.plan.source_key):
                 raise UsageError(f"source {self.plan.source_key} was forgotten meanwhile")
-            known = tasks_at_paths(conn, self.plan.source_key, [path]).get(path)
+            known = tasks_at_paths(conn, self.plan.source_key, [path], self.task_host).get(path)
             return self.recorder.unreadable(conn, path, stat, known, problem)
 
     def _preview(self, one: _Seen) -> Decision:
@@ -217,6 +224,8 @@ class Discoverer:
         with transaction(self.engine) as conn:
             if not lock_source(conn, self.plan.source_key):
                 raise UsageError(f"source {self.plan.source_key} was forgotten meanwhile")
+            # In id order, like every commit's: so nobody waits in a circle, and nothing moves from here on.
+            lock_tasks(conn, {task_id for one in seen for task_id in one.task_ids})
             for one in seen:
                 if _signature(*self._candidates(conn, one.look)) != one.signature:
                     late.append(one)

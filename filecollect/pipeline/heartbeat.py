@@ -1,8 +1,9 @@
 """The heartbeat: a thread with its own connection that renews the leases of a worker.
 
-It renews in id order and leaves alone what the worker has given back. Leases that could not be
-renewed are dropped from `held`; the fence of the next commit refuses them anyway. A worker without a
-finished step for `stall_s` is not renewed: better that somebody else goes on.
+It renews in id order and waits for nobody: rows of a commit in progress are locked and passed over,
+and the commit renews them itself. A lease that turns out to be lost is dropped and counted; the fence of
+the next commit refuses it and stops that task. A worker without a finished step for `stall_s` is not
+renewed: better that somebody else goes on.
 """
 
 from __future__ import annotations
@@ -59,6 +60,15 @@ class Heartbeat:
         with self._lock:
             self._held.pop(lease.task_id, None)
 
+    def held(self) -> set[int]:
+        """Return the tasks whose leases are renewed."""
+        with self._lock:
+            return set(self._held)
+
+    def count(self, what: str) -> None:
+        """Add one to a counter of this worker."""
+        self.counters[what] = self.counters.get(what, 0) + 1
+
     def progress(self) -> None:
         """Note that a step was finished."""
         self._progress = self.clock.monotonic()
@@ -74,6 +84,7 @@ class Heartbeat:
             note_heartbeat(conn, self.owner, dict(self.counters))
         for lease in leases:
             if lease.task_id not in kept:
+                self.count("leases_lost")
                 self.drop(lease)
 
     def _run(self) -> None:

@@ -37,6 +37,8 @@ EXTENDED_BYTES = 1024 * 1024
 """A ledger row is extended only up to this size."""
 SMALLEST_READ = 64 * 1024
 SKIP_READ = 1024 * 1024
+_LINE_END = 8
+"""Bytes of the longest line end, CRLF in UTF-32."""
 
 
 @dataclass(slots=True)
@@ -144,6 +146,7 @@ class Stream:
             raise
         self.tail = Tail.WAIT if self.endless else self.last_tail(now)
         self.extending = False
+        self.misfits_told = False
         self._row: _OpenRow | None = None
         self._next_row: _OpenRow | None = None
         self.limit_rows = max(1, plan.settings.batch_rows >> min(task.attempt_count, 30))
@@ -242,8 +245,8 @@ class Stream:
         """Return whether the last record, emitted without its end, has been continued meanwhile."""
         if self.checkpoint.open_record is None or self.content.end(self.checkpoint.offset) is not None:
             return False
-        following = self.content.read_at(self.checkpoint.offset, 2)
-        return not (following.startswith(b"\n") or b"\r\n".startswith(following))
+        following = self.content.read_at(self.checkpoint.offset, _LINE_END)
+        return self.parser.ends.leading(following) == 0
 
     @property
     def finished(self) -> bool:
@@ -355,7 +358,7 @@ class Stream:
         return data
 
     def _line_end(self) -> int:
-        return 2 if self.buffer.startswith(b"\r\n") else 1 if self.buffer.startswith((b"\n", b"\r")) else 0
+        return self.parser.ends.leading(self.buffer[:_LINE_END])
 
     def _step(self, old: Checkpoint, got: _Gathered) -> Step:
         data = b"".join(got.data)
@@ -406,7 +409,7 @@ class Stream:
         at = cut - old.offset
         return (
             _piece(data[:at], old.offset, start_line, first, before, got.skipped, got.misfits),
-            _piece(data[at:], cut, start_line + data[:at].count(b"\n"), last, after, 0, {}),
+            _piece(data[at:], cut, start_line + self.parser.ends.count(data, 0, at), last, after, 0, {}),
         )
 
     def _extended(self, piece: Piece) -> Piece:
@@ -436,16 +439,17 @@ class Stream:
         return Step(old, self.checkpoint, (Piece(span, Records([[] for _ in self.plan.layout.columns])),))
 
     def _too_long(self, old: Checkpoint) -> Step:
-        """Pass over a record longer than may be held, in bounded memory, up to the next line end."""
+        """Pass over a record longer than may be held, in bounded memory."""
         start = position = old.offset
         raw = self.buffer[: self.plan.spec.quarantine_raw_bytes]
         span_hasher = new_hasher()
         ended = False
         data = self.buffer
+        skip = self.parser.skip()
         while data and not ended:
-            at = data.find(b"\n")
+            at = skip.feed(data)
             ended = at >= 0
-            data, rest = (data[: at + 1], data[at + 1 :]) if ended else (data, b"")
+            data, rest = (data[:at], data[at:]) if ended else (data, b"")
             span_hasher.update(data)
             position += len(data)
             self._passed(data, position)
@@ -461,7 +465,7 @@ class Stream:
         self.read_to = position + len(data)
         self.checkpoint = old.moved(
             offset=position,
-            lines=old.lines + int(ended),
+            lines=old.lines + skip.lines,
             open_record=None if ended else start,
             **self._standing(position),
         )

@@ -35,22 +35,29 @@ CHUNK = 500
 
 
 def orphans(
-    engine: Engine, files: FileSystem, plan: Plan, *, present: Collection[str], undecided: Collection[int]
+    engine: Engine,
+    files: FileSystem,
+    plan: Plan,
+    *,
+    present: Collection[str],
+    undecided: Collection[int],
+    host: str | None = None,
 ) -> list[Task]:
     """Return a source's tasks whose bytes no file of a scan holds, and that nobody works on.
 
-    `present` are the stored paths of the scan, `undecided` the tasks that a file may be a copy of.
+    `present` are the stored paths of the scan, `undecided` the tasks that a file may be a copy of, `host`
+    is whose tasks are looked at (None: those of all hosts).
     """
     found: list[Task] = []
     after = 0
     files = plan.files(files)
     while True:
         with reading(engine) as conn:
-            tasks = tasks_waiting_dormant(conn, plan.source_key, after=after, limit=CHUNK)
+            tasks = tasks_waiting_dormant(conn, plan.source_key, after=after, limit=CHUNK, host=host)
             if not tasks:
                 return found
             after = tasks[-1].id
-            newest = tasks_at_paths(conn, plan.source_key, [task.path for task in tasks])
+            newest = tasks_at_paths(conn, plan.source_key, [task.path for task in tasks], host)
         for task in tasks:
             superseded = newest[task.path].id != task.id
             if task.id in undecided or (task.path in present and not superseded):

@@ -23,6 +23,7 @@ from filecollect.files.filesystem import FileStat, FileSystem
 from filecollect.files.paths import os_path
 from filecollect.parse.api import Tail
 from filecollect.parse.build import make_parser
+from filecollect.parse.lineends import LineEnds
 from filecollect.pipeline.compare import Look, Match
 from filecollect.pipeline.plan import Plan
 from filecollect.pipeline.proof import proofs, raw_head
@@ -66,12 +67,22 @@ class Decision:
 class Recorder:
     """Write verdicts on the files of one source."""
 
-    def __init__(self, files: FileSystem, clock: Clock, plan: Plan, *, endless: bool, at_end: bool) -> None:
+    def __init__(
+        self,
+        files: FileSystem,
+        clock: Clock,
+        plan: Plan,
+        *,
+        endless: bool,
+        at_end: bool,
+        task_host: str | None = None,
+    ) -> None:
         self.files = files
         self.clock = clock
         self.plan = plan
         self.endless = endless
         self.at_end = at_end
+        self.task_host = task_host
 
     def write(self, conn: Connection, seen: Look, match: Match, skipped: Task | None) -> Decision | None:
         """Write one verdict; None when somebody moved the task meanwhile.
@@ -97,6 +108,9 @@ class Recorder:
             return self._decision(seen, "duplicate", task_id, reason=kind, message=message)
         return self._too_old(conn, seen, outcome, skipped) or self._new_generation(conn, seen, match, skipped)
 
+    def _add(self, conn: Connection, **values: Any) -> int:
+        return add_task(conn, source_key=self.plan.source_key, host=self.task_host, **values)
+
     # -- files that are passed over --------------------------------------------------------------
 
     def _pass_over(self, conn: Connection, seen: Look, skipped: Task | None, of: Task | None, message: str) -> int:
@@ -106,7 +120,7 @@ class Recorder:
         if skipped is not None:
             force_task(conn, skipped.id, parent_task_id=parent, next_run_at=null(), **values)
             return skipped.id
-        return add_task(conn, parent_task_id=parent, source_key=self.plan.source_key, **values)
+        return self._add(conn, parent_task_id=parent, **values)
 
     def _too_old(self, conn: Connection, seen: Look, outcome: Outcome, skipped: Task | None) -> Decision | None:
         limit = self.plan.settings.ignore_older_s
@@ -143,7 +157,7 @@ class Recorder:
             "inode": stat.inode,
         }
         if known is None:
-            task_id = add_task(conn, source_key=self.plan.source_key, path=path, head_length=0, **values)
+            task_id = self._add(conn, path=path, head_length=0, **values)
             self._event(conn, kind, path, task_id, {"message": problem.message})
         else:
             task_id = known.id
@@ -173,7 +187,7 @@ class Recorder:
             task_id = skipped.id
             force_task(conn, task_id, last_error=None, attempt_count=0, **values)
         else:
-            task_id = add_task(conn, source_key=self.plan.source_key, **values)
+            task_id = self._add(conn, **values)
         self._event(conn, "discovered", seen.path, task_id, {"size": seen.stat.size})
         if skip_to:
             add_skipped_span(conn, task_id, skip_to)
@@ -218,7 +232,8 @@ class Recorder:
 
         with self.files.open(os_path(seen.path)) as handle:
             position = checkpoint_at(handle, old.position, common)
-            lines = open_content(handle, seen.stat.size).read_at(0, common).count(b"\n")
+            ends = make_parser(self.plan.spec, self.plan.layout, old.position.parser or None).ends
+            lines = ends.count(open_content(handle, seen.stat.size).read_at(0, common), 0, common)
         start = replace(position, records=0, lines=lines, parser=old.position.parser)
         return {
             "content_offset": common,
@@ -234,7 +249,7 @@ class Recorder:
             parser = make_parser(self.plan.spec, self.plan.layout, None)
             # The header stands at the top and nowhere else.
             parser.parse(content.read_at(0, LINE_READ), offset=0, line=1, limit=1, tail=Tail.WAIT)
-            end = _last_line_end(content, seen.stat.size)
+            end = _last_line_end(content, parser.ends, seen.stat.size)
             if not end:
                 return 0, {}
             length = min(GUARD_LENGTH, end)
@@ -341,7 +356,7 @@ class Recorder:
         return Decision(seen.path, self.plan.source_key, outcome, task_id, size=seen.stat.size, **more)
 
 
-def _last_line_end(content: Content, size: int) -> int:
+def _last_line_end(content: Content, ends: LineEnds, size: int) -> int:
     """Return the content offset behind the last line end, 0 when there is none.
 
     A plain file is searched backwards from its end; compressed content can only be read forwards.
@@ -350,14 +365,17 @@ def _last_line_end(content: Content, size: int) -> int:
         position = size
         while position > 0:
             start = max(0, position - LINE_READ)
-            at = content.read_at(start, position - start).rfind(b"\n")
+            at = content.read_at(start, position - start).rfind(ends.mark)
+            if at >= 0 and (start + at) % ends.unit == 0:
+                return start + at + ends.unit
             if at >= 0:
-                return start + at + 1
+                position = start + at + ends.unit - 1
+                continue
             position = start
         return 0
     end = position = 0
     while data := content.read_at(position, LINE_READ):
-        at = data.rfind(b"\n")
-        end = position + at + 1 if at >= 0 else end
+        at = data.rfind(ends.mark)
+        end = position + at + ends.unit if at >= 0 and at % ends.unit == 0 else end
         position += len(data)
     return end

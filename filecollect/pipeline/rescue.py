@@ -16,7 +16,7 @@ from filecollect.domain.lease import Lease
 from filecollect.domain.position import GUARD_LENGTH, Chain, Checkpoint
 from filecollect.errors import InvariantError, UsageError
 from filecollect.files.content import open_content
-from filecollect.files.filesystem import FileHandle, FileSystem
+from filecollect.files.filesystem import FileHandle, FileMissing, FileSystem
 from filecollect.files.fingerprint import ChainDigest
 from filecollect.files.paths import os_path
 from filecollect.parse.api import Tail
@@ -26,7 +26,7 @@ from filecollect.pipeline.proof import proofs, raw_head
 from filecollect.store.destination import Destination, Origin
 from filecollect.store.engine import transaction
 from filecollect.store.quarantine import Item, settle
-from filecollect.store.rewind import first_line, replay_task, rewind
+from filecollect.store.rewind import line_at, replay_task, rewind
 from filecollect.store.tasks import Task, snapshot
 
 
@@ -45,14 +45,15 @@ def record_completed(
     start = checkpoint.open_record
     if start is None:
         raise InvariantError("there is no open record to complete", path=task.path)
-    rewind(conn, lease, destination, task, checkpoint_at(handle, checkpoint, start), "record_completed")
+    to = replace(checkpoint_at(handle, checkpoint, start), lines=line_at(conn, task, start) - 1)
+    rewind(conn, lease, destination, task, to, "record_completed")
     failpoints.hit("before_rescue")
 
 
 def checkpoint_at(handle: FileHandle, checkpoint: Checkpoint, offset: int) -> Checkpoint:
     """Return the checkpoint of the same generation at an earlier record boundary, proven from the file."""
     if offset == 0:
-        return Checkpoint(records=max(0, checkpoint.records - 1), lines=checkpoint.lines)
+        return Checkpoint()
     bound = handle.stat().size
     content = open_content(handle, bound)
     chain = ChainDigest.resume(content, Chain(), offset)
@@ -71,8 +72,12 @@ def checkpoint_at(handle: FileHandle, checkpoint: Checkpoint, offset: int) -> Ch
 def replay(engine: Engine, files: FileSystem, plan: Plan, tasks: Sequence[Task], *, now: float) -> int:
     """Take tasks back to their start, each in one fenced transaction; return how many.
 
-    Skipped tasks (duplicates, superseded ones) stay as they are. Raises UsageError when a worker holds one.
+    Skipped tasks (duplicates, superseded ones) stay as they are. Raises UsageError when a worker holds one,
+    and before anything is touched when a file is gone: its rows could not be read again.
     """
+    for task in tasks:
+        if task.status != "skipped" and task.content_offset > task.start_offset:
+            _must_be_there(files, task)
     count = 0
     for task in tasks:
         if task.status == "skipped":
@@ -87,12 +92,23 @@ def replay(engine: Engine, files: FileSystem, plan: Plan, tasks: Sequence[Task],
     return count
 
 
+def _must_be_there(files: FileSystem, task: Task) -> None:
+    try:
+        files.stat(os_path(task.path))
+    except FileMissing as problem:
+        raise UsageError(
+            "the file is gone, so its rows could not be read again",
+            path=task.path,
+            hint="--path PATH replays single files, `filecollect sources forget` starts a source over",
+        ) from problem
+
+
 def _start_of(conn: Connection, files: FileSystem, task: Task) -> Checkpoint:
     if task.start_offset == 0:
         return Checkpoint()
     with files.open(os_path(task.path)) as handle:
         start = checkpoint_at(handle, task.position, task.start_offset)
-    return replace(start, records=0, lines=first_line(conn, task) - 1, parser=task.position.parser)
+    return replace(start, records=0, lines=line_at(conn, task, task.start_offset) - 1, parser=task.position.parser)
 
 
 def retry(engine: Engine, plan: Plan, item: Item, *, now: float) -> str | None:

@@ -52,8 +52,9 @@ class Group:
 class Scanner:
     """Scan for one call, as often as wanted."""
 
-    def __init__(self, call: Call) -> None:
+    def __init__(self, call: Call, files: FileSystem) -> None:
         self.call = call
+        self.files = files
 
     def scan(self, *, literal_paths_exist: bool = True) -> list[Group]:
         """Return what is there now, by source. Raises UsageError for a call that cannot be meant.
@@ -72,7 +73,7 @@ class Scanner:
         """Return the directories that files may come to, and whether all below them counts."""
         call = self.call
         patterns = call.paths or tuple(path for one in self._chosen().values() for path in one.paths)
-        return roots(patterns, str(call.cwd))
+        return roots(patterns, str(call.cwd), files=self.files)
 
     def assigners(
         self, engine: Engine | None, files: FileSystem, groups: Sequence[Group]
@@ -117,6 +118,7 @@ class Scanner:
             exclude=settings.exclude,
             never=frozenset(self.call.never),
             follow_symlinks=settings.follow_symlinks,
+            files=self.files,
         )
 
     def _by_config(self, found: Scan) -> list[Group]:
@@ -150,6 +152,14 @@ def wanted_of(settings: SourceSettings) -> Wanted:
         skip_lines=settings.skip_lines,
         ragged=settings.ragged,
         names=settings.names,
+        encoding_errors=settings.encoding_errors,
+        quote=settings.quote,
+        escape=settings.escape,
+        comment=settings.comment,
+        decimal=settings.decimal,
+        flatten=settings.flatten,
+        time_formats=settings.timestamp.formats if settings.timestamp else (),
+        time_zone=settings.timestamp.zone if settings.timestamp else None,
         max_record_bytes=settings.max_record_bytes,
         quarantine_raw_bytes=settings.quarantine_raw_bytes,
     )

@@ -30,6 +30,7 @@ from filecollect.host import Host
 from filecollect.pipeline.assign import Assignment, Refused
 from filecollect.pipeline.crew import Crew, Told
 from filecollect.pipeline.discover import Discoverer
+from filecollect.pipeline.hosts import task_host
 from filecollect.pipeline.plan import Plan
 from filecollect.pipeline.prepare import check_table, create_source
 from filecollect.pipeline.reconcile import orphans, settle
@@ -194,7 +195,8 @@ class Supervisor:
         for plan in self.plans.values():
             wait_s = max(plan.settings.settle_s, SOON_S)
             ripe = []
-            for task in orphans(self.engine, self.files, plan, present=present, undecided=undecided):
+            host = task_host(self.engine, self.host, plan)
+            for task in orphans(self.engine, self.files, plan, present=present, undecided=undecided, host=host):
                 still[task.id] = self.orphans.get(task.id, now)
                 if now - still[task.id] >= wait_s:
                     ripe.append(task)

@@ -42,9 +42,10 @@ from filecollect.pipeline.ingest import Stream
 from filecollect.pipeline.plan import Plan, stored_plan
 from filecollect.pipeline.report import Report, TaskReport
 from filecollect.pipeline.worker import CLAIMED_AT_ONCE, Worker, _facts, _Part, _standing
+from filecollect.store.claim import any_claimable
 from filecollect.store.engine import reading, transaction
 from filecollect.store.sources import stored_source
-from filecollect.store.tasks import Task, any_claimable, owners_of_running, wake_dormant
+from filecollect.store.tasks import Task, owners_of_running, wake_dormant
 
 HOT_S = 1.0
 CLAIM_S = 1.0
@@ -178,7 +179,7 @@ class Tailer(Worker):
                 for one in owners_of_running(conn)
                 if one.owner != self.owner and provably_dead(one, self.host, process_start(one.pid), visible)
             ]
-            if not any_claimable(conn, self.sources, dead):
+            if not any_claimable(conn, self.sources, dead, self.task_host):
                 return False
         room = self.most_open - len(self.held)
         if room <= 0:

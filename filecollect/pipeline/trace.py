@@ -18,10 +18,11 @@ from filecollect.files.content import Content, open_content
 from filecollect.files.filesystem import FileSystem
 from filecollect.files.fingerprint import span_digest
 from filecollect.files.paths import os_path
-from filecollect.parse.api import Tail
+from filecollect.parse.api import Parser, Tail
 from filecollect.parse.build import make_parser
+from filecollect.parse.lineends import LineEnds
 from filecollect.pipeline.plan import stored_plan
-from filecollect.store.destination import quoted
+from filecollect.store.database import quoted
 from filecollect.store.engine import schema_of
 from filecollect.store.queries import Row, batch_of
 from filecollect.store.sources import stored_source
@@ -90,31 +91,40 @@ def _read(conn: Connection, files: FileSystem, task: Task, batch: Row, offset: i
             content = open_content(handle, handle.stat().size)
             if span_digest(content, batch["start_offset"], batch["end_offset"]) != batch["digest"]:
                 return None, None
-            line = batch["start_line"] + _line_ends(content, batch["start_offset"], offset)
+            parser = _parser(conn, task)
+            ends = LineEnds("utf-8") if parser is None else parser.ends
+            line = batch["start_line"] + _line_ends(content, ends, batch["start_offset"], offset)
             data = content.read_at(offset, min(RAW_BYTES, batch["end_offset"] - offset))
     except (FileUnavailable, Corrupt, Replaced, Unsupported):
         return None, None
-    return line, data[: _length(conn, task, data, offset)].rstrip(b"\r\n")
+    raw = data[: _length(parser, ends, data, offset)]
+    return line, ends.bare(raw.removesuffix(ends.mark))
 
 
-def _line_ends(content: Content, start: int, end: int) -> int:
+def _line_ends(content: Content, ends: LineEnds, start: int, end: int) -> int:
     count = 0
     while start < end and (data := content.read_at(start, min(_LINE_READ, end - start))):
-        count += data.count(b"\n")
+        count += ends.count(data, 0, len(data))
         start += len(data)
     return count
 
 
-def _length(conn: Connection, task: Task, data: bytes, offset: int) -> int:
-    """Return the length of the record that `data` begins with: as it was parsed, else its first line."""
-    one_line = data.find(b"\n") + 1 or len(data)
+def _parser(conn: Connection, task: Task) -> Parser | None:
     stored = stored_source(conn, task.source_key)
     if stored is None:
-        return one_line
+        return None
     try:
         plan = stored_plan(stored)
-        parser = make_parser(plan.spec, plan.layout, task.position.parser)
+        return make_parser(plan.spec, plan.layout, task.position.parser)
     except FilecollectError:
+        return None
+
+
+def _length(parser: Parser | None, ends: LineEnds, data: bytes, offset: int) -> int:
+    """Return the length of the record that `data` begins with: as it was parsed, else its first line."""
+    after = ends.after(data, 0)
+    one_line = after if after > 0 else len(data)
+    if parser is None:
         return one_line
     parsed = parser.parse(data, offset=offset, line=1, limit=1, tail=Tail.TAKE)
     lengths = dict(zip(parsed.records.offsets, parsed.records.lengths, strict=True))

@@ -13,6 +13,7 @@ import os
 import random
 import secrets
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -42,17 +43,19 @@ from filecollect.events import FileEvent
 from filecollect.files.filesystem import FileSystem
 from filecollect.host import Host, process_start, processes_are_visible
 from filecollect.pipeline.heartbeat import Heartbeat
+from filecollect.pipeline.hosts import task_host
 from filecollect.pipeline.ingest import Stream
+from filecollect.pipeline.patience import T, patiently
 from filecollect.pipeline.plan import Plan
 from filecollect.pipeline.report import Report, TaskReport
 from filecollect.pipeline.rescue import record_completed
-from filecollect.store.commit import Committed, Contribution, commit
+from filecollect.store.claim import claim, disown
+from filecollect.store.commit import Attempt, Committed, Contribution
 from filecollect.store.destination import Origin
 from filecollect.store.engine import reading, transaction
 from filecollect.store.events import add_events
 from filecollect.store.tasks import (
     Task,
-    claim,
     give_back,
     owners_of_running,
     predecessors,
@@ -61,8 +64,6 @@ from filecollect.store.tasks import (
 )
 
 CLAIMED_AT_ONCE = 32
-DATABASE_PATIENCE_S = 60.0
-"""How long a bounded round waits for a database that is away."""
 SMALL_BATCH_ROWS = 200
 
 
@@ -91,6 +92,8 @@ class Worker:
         settings: WorkerSettings,
         report: Report,
         should_stop: Callable[[], bool],
+        *,
+        at_once: int = CLAIMED_AT_ONCE,
     ) -> None:
         self.engine = engine
         self.files = files
@@ -100,6 +103,7 @@ class Worker:
         self.settings = settings
         self.report = report
         self.should_stop = should_stop
+        self.at_once = at_once
         self.owner = secrets.token_hex(16)
         self.heartbeat = Heartbeat(
             engine,
@@ -109,9 +113,12 @@ class Worker:
             every_s=settings.heartbeat_s,
             stall_s=settings.stall_s,
         )
-        self.patience_s = DATABASE_PATIENCE_S
+        self.task_host = task_host(engine, host)
+        self.patience_s = settings.database_patience_s
         self.group: list[_Part] = []
         self._ended: set[int] = set()
+        self._claim_unknown = False
+        """Whether the last claim failed, so that it may stand without our knowing what it got."""
 
     def run(self, ids: Sequence[int]) -> None:
         """Work on the tasks in `ids` until none of them can be claimed; stop at a batch boundary when asked."""
@@ -121,7 +128,7 @@ class Worker:
             waiting = list(ids)
             while waiting and not self.should_stop():
                 chunk, waiting = waiting[:500], waiting[500:]
-                while claimed := self._patiently(partial(self._claim, chunk)):
+                while claimed := self._patiently(partial(self._claim, chunk, limit=self.at_once)):
                     for task, _ in claimed:
                         self._work(task)
                     if self.should_stop():
@@ -145,7 +152,10 @@ class Worker:
         self, ids: Sequence[int] | None, *, limit: int = CLAIMED_AT_ONCE, sources: Collection[str] | None = None
     ) -> list[tuple[Task, bool]]:
         visible = processes_are_visible()
+        unknown, self._claim_unknown = self._claim_unknown, True
         with transaction(self.engine) as conn:
+            if unknown:
+                disown(conn, self.owner, self.heartbeat.held())
             dead = [
                 other.owner
                 for other in owners_of_running(conn)
@@ -159,7 +169,10 @@ class Worker:
                 limit=limit,
                 lease_s=self.settings.lease_s,
                 dead=dead,
+                host=self.task_host,
+                counters=self.heartbeat.counters,
             )
+        self._claim_unknown = False
         for task, _ in claimed:
             self.heartbeat.hold(self._lease(task))
         if claimed:
@@ -201,6 +214,7 @@ class Worker:
         try:
             with transaction(self.engine) as conn:
                 record_completed(conn, lease, stream.plan.destination, stream.checkpoint, stream.handle, task)
+            failpoints.hit("after_rescue")
         finally:
             stream.close()
         (again,) = self._reload(task.id)
@@ -263,17 +277,20 @@ class Worker:
         if not parts:
             return
         try:
-            results = self._patiently(partial(self._commit, parts))
+            results = self._commit(parts)
         except BatchTooBad:
             for part in parts:
                 self._commit_in_pieces(part)
             return
+        except DatabaseUnavailable as problem:
+            for part in parts:
+                part.stream.close()
+                self._hand_back(part.lease, problem)
+            raise
         except FilecollectError as problem:
             for part in parts:
                 part.stream.close()
                 self._failed(part.stream.task, part.lease, problem)
-            if isinstance(problem, DatabaseUnavailable):
-                raise
             return
         self.heartbeat.progress()
         for part, result in zip(parts, results, strict=True):
@@ -289,7 +306,8 @@ class Worker:
         return True
 
     def _commit(self, parts: Sequence[_Part]) -> list[Committed]:
-        return commit(self.engine, [self._contribution(part) for part in parts], lease_s=self.settings.lease_s)
+        group = self._patiently(lambda: [self._contribution(part) for part in parts])
+        return self._patiently(Attempt(self.engine, group, lease_s=self.settings.lease_s))
 
     def _contribution(self, part: _Part) -> Contribution:
         stream, task = part.stream, part.stream.task
@@ -319,7 +337,17 @@ class Worker:
                 for piece in part.step.pieces
                 if piece.span.kind == "skipped"
             ),
+            first_events=self._first_misfits(part),
         )
+
+    def _first_misfits(self, part: _Part) -> tuple[FileEvent, ...]:
+        """Return the event of a step with misfits, for tasks that have not told of any."""
+        misfits = part.step.misfits
+        if not misfits or part.stream.misfits_told:
+            return ()
+        task = part.stream.task
+        detail = {"columns": misfits, "from": part.step.old.offset, "to": part.step.new.offset}
+        return (FileEvent("misfit", task.path, task.source_key, task.id, detail),)
 
     def _supersedes(self, stream: Stream) -> tuple[int, ...]:
         """Return the generations whose rows go when this one is finished."""
@@ -338,9 +366,9 @@ class Worker:
             piece = replace(part, step=step, finish=self._finish(part.stream), raw_from=raw_from, raw_to=raw_to)
             if not self._still_proven(piece):
                 return
-            results = self._patiently(partial(self._commit, [piece]))
-            self._committed(piece, results[0])
-            if results[0].lost or piece.finish is not None or step.new.offset >= part.step.new.offset:
+            (result,) = self._commit([piece])
+            self._committed(piece, result)
+            if result.lost or piece.finish is not None or step.new.offset >= part.step.new.offset:
                 return
 
     def _committed(self, part: _Part, result: Committed) -> None:
@@ -349,15 +377,14 @@ class Worker:
             part.stream.close()
             self._lost(part)
             return
-        misfits: dict[str, int] = {}
+        misfits = part.step.misfits
         nulls: dict[str, int] = {}
         skipped = 0
         for piece in part.step.pieces:
             skipped += piece.span.skipped_count
-            for name, count in piece.misfits.items():
-                misfits[name] = misfits.get(name, 0) + count
             for column, values in zip(part.stream.plan.layout.columns, piece.records.columns, strict=True):
-                nulls[column.name] = nulls.get(column.name, 0) + list(values).count(None)
+                nulls[column.name] = nulls.get(column.name, 0) + values.count(None)
+        part.stream.misfits_told |= bool(misfits)
         part.stream.committed()
         if part.finish is not None:
             part.stream.close()
@@ -382,10 +409,14 @@ class Worker:
         task = part.stream.task
         self._ended.add(task.id)
         self.heartbeat.drop(part.lease)
-        self.heartbeat.counters["fenced"] = self.heartbeat.counters.get("fenced", 0) + 1
+        self.heartbeat.count("fenced")
         detail = {"owner": self.owner, "version": part.lease.version, "offset": part.step.old.offset}
-        with transaction(self.engine) as conn:
-            add_events(conn, [FileEvent("fenced", task.path, task.source_key, task.id, detail)])
+
+        def note() -> None:
+            with transaction(self.engine) as conn:
+                add_events(conn, [FileEvent("fenced", task.path, task.source_key, task.id, detail)])
+
+        self._patiently(note)
         self.report(TaskReport(task.id, ended="lost", message="another worker took this file over"))
 
     def _drop_parts(self, stream: Stream) -> None:
@@ -396,6 +427,7 @@ class Worker:
     def _failed(self, task: Task, lease: Lease, problem: FilecollectError) -> None:
         self._ended.add(task.id)
         if isinstance(problem, LeaseLost):
+            self.heartbeat.count("fenced")
             self.heartbeat.drop(lease)
             self.report(TaskReport(task.id, ended="lost", message=str(problem)))
             return
@@ -410,6 +442,12 @@ class Worker:
             wait = backoff_s(attempt, random.random())
             ended = "failed" if isinstance(problem, FileUnavailable) else "later"
             self._give_back(lease, "pending", error=str(problem), ended=ended, failed=True, retry_in_s=wait)
+
+    def _hand_back(self, lease: Lease, problem: DatabaseUnavailable) -> None:
+        """Give a task back for the next round, if the database lets us: no fault of the file's, so no wait."""
+        self.heartbeat.drop(lease)
+        with suppress(DatabaseUnavailable), transaction(self.engine) as conn:
+            give_back(conn, lease, status="pending", error=str(problem), retry_in_s=0)
 
     def _give_back(
         self,
@@ -433,21 +471,13 @@ class Worker:
                 )
 
         if not self._patiently(write):
+            self.heartbeat.count("fenced")
             ended, error = "lost", "another worker took this file over"
         self.report(TaskReport(lease.task_id, ended=ended, message=error, reason=reason))
 
-    def _patiently(self, action: Callable[[], Any]) -> Any:
+    def _patiently(self, action: Callable[[], T]) -> T:
         """Do something with the database; while it is away, try again for `patience_s`."""
-        deadline = self.clock.monotonic() + self.patience_s
-        attempt = 0
-        while True:
-            try:
-                return action()
-            except DatabaseUnavailable:
-                attempt += 1
-                if self.clock.monotonic() > deadline or self.should_stop():
-                    raise
-                self.clock.sleep(min(0.1 * 2.0**attempt, 5.0))
+        return patiently(action, clock=self.clock, should_stop=self.should_stop, within_s=self.patience_s)
 
 
 def _facts(stream: Stream) -> dict[str, Any]:

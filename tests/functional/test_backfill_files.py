@@ -485,3 +485,47 @@ def test_a_named_table_of_somebody_else_is_altered_only_when_allowed(program: Pr
     ]
     assert program(*command).code == 0
     assert program.sql("o.db", "SELECT count(*) FROM people") == [(2,)]
+
+
+def test_many_files_of_the_same_content_are_one_and_its_duplicates(program: Program) -> None:
+    """All of them are candidates for one another; each is decided on."""
+    for number in range(60):
+        aged(program.write(f"copies/{number}.csv", "id,name\n" + "".join(f"{n},someone or other\n" for n in range(9))))
+
+    done = program("backfill", "copies", "--db", "o.db", "--json")
+
+    outcomes = [one["outcome"] for one in done.json["files"]]
+    assert (outcomes.count("loaded"), outcomes.count("duplicate")) == (1, 59)
+    assert program.sql("o.db", "SELECT count(*) FROM copies") == [(9,)]
+
+
+@pytest.mark.parametrize("rule", ["ignore", "quarantine"])
+def test_a_batch_whose_keys_are_all_there_already_ends(rule: str, program: Program) -> None:
+    """Nothing is left to be written: the first ones stay, the later ones are ignored or quarantined."""
+    aged(program.write("k/k-1.csv", "id,v\n1,a\n"))
+    assert program("backfill", "k", "--db", "o.db", "--key", "id", "--set", f'on_conflict="{rule}"').code == 0
+    aged(program.write("k/k-2.csv", "id,v\n1,bb\n"))
+
+    assert program("backfill", "k", "--db", "o.db", "--workers", "1").code == (1 if rule == "quarantine" else 0)
+
+    assert program.sql("o.db", "SELECT id, v FROM k") == [(1, "a")]
+
+
+def test_a_table_of_our_own_is_never_a_destination(program: Program) -> None:
+    """In whatever case it is written, and whatever is allowed."""
+    aged(program.write("evil.csv", "id,path\n77,/etc/passwd\n"))
+    for name in ("collection_task", "Worker"):
+        refused = program("backfill", "evil.csv", "--db", "o.db", "--table", name, "--alter")
+        assert (refused.code, "tables of that name" in refused.err) == (2, True)
+
+
+def test_a_file_that_is_gone_is_not_replayed(program: Program) -> None:
+    """Its rows could not be read again: nothing is touched."""
+    path = aged(program.write("gone.csv", "id,v\n1,a\n"))
+    assert program("backfill", "gone.csv", "--db", "o.db").code == 0
+    path.unlink()
+
+    refused = program("replay", "gone", "--db", "o.db")
+
+    assert (refused.code, "the file is gone" in refused.err) == (2, True)
+    assert program.sql("o.db", "SELECT id, v FROM gone") == [(1, "a")]

@@ -19,6 +19,7 @@ from filecollect.pipeline.plan import stored_plan
 from filecollect.store.engine import close, database_url, open_engine, transaction
 from filecollect.store.sources import stored_sources
 from filecollect.store.tasks import tasks_by_id
+from tests.daemon import daemon, wait_until
 from tests.packed import FORMS, suffix, zstd_sized
 from tests.program import Program, aged
 
@@ -37,6 +38,7 @@ def lines(first: int, last: int) -> bytes:
 HUNDREDS = [lines(n, n + 99) for n in range(1, 1000, 100)]
 THOUSAND = b"".join(HUNDREDS)
 OFFSETS = [(n, THOUSAND.index(b'{"id":%d,' % n)) for n in range(1, 1001)]
+HUNDREDS_AT = {line: THOUSAND.index(line) for line in THOUSAND.splitlines()}
 
 
 def rows(program: Program, table: str = "app") -> list[tuple[int, int]]:
@@ -424,3 +426,30 @@ def test_a_checkpoint_without_compressed_content_stays_as_it_was() -> None:
     plain = Checkpoint(offset=0).to_json()
     del plain["raw_head"]
     assert Checkpoint.from_json(plain) == Checkpoint(offset=0)
+
+
+@pytest.mark.parametrize("form", ["gzip_members", "zstd_sized"])
+def test_a_compressed_log_that_grows_is_followed_block_by_block(tmp_path: Path, form: str) -> None:
+    """The daemon reads each block as it becomes whole; a half one waits, across a kill too."""
+    (tmp_path / "logs").mkdir()
+    path = tmp_path / "logs" / f"app.log{suffix(form)}"
+    blocks = [FORMS[form]([part])[0] for part in HUNDREDS[:4]]
+    with daemon(tmp_path, workers=1) as tail:
+        tail.config('[source.app]\npaths = ["logs/*"]\nformat = "lines"\nsettle_s = 0.3\n')
+
+        path.write_bytes(blocks[0])
+        tail.start()
+        tail.wait_for("app", 100)
+        with path.open("ab") as file:
+            file.write(blocks[1] + blocks[2][:-3])
+            file.flush()
+            wait_until(lambda: tail.count("app") >= 200)
+            tail.kill()
+            tail.start()
+            file.write(blocks[2][-3:] + blocks[3])
+        tail.wait_for("app", 400)
+        tail.stop()
+        assert tail.sql("SELECT line, _offset FROM app ORDER BY _offset") == [
+            (line.decode(), HUNDREDS_AT[line]) for line in b"".join(HUNDREDS[:4]).splitlines()
+        ]
+        assert tail.sql("SELECT raw_offset = size FROM collection_task") == [(1,)]

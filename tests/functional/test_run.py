@@ -480,3 +480,23 @@ def test_a_growing_compressed_log_is_followed(tail: Daemon, logs: Path) -> None:
     tail.wait_for("app", 220)
     tail.stop()
     assert numbers(tail) == list(range(1, 221))
+
+
+def test_a_worker_that_dies_is_replaced(tmp_path: Path, logs: Path) -> None:
+    """What it held is taken over at once, and the daemon goes on."""
+    append(logs / "app.log", 1, 10)
+    append(logs / "app.log.b", 101, 110)
+    with daemon(tmp_path, workers=2, idle_release_s=30) as tail:
+        tail.config(SOURCE)
+        tail.start()
+        tail.wait_for("app", 20)
+        ((pid,),) = tail.sql(
+            "SELECT pid FROM worker WHERE owner_id = (SELECT owner_id FROM collection_task WHERE path LIKE '%app.log')"
+        )
+        os.kill(pid, signal.SIGKILL)
+        append(logs / "app.log", 11, 20)
+        append(logs / "app.log.b", 111, 120)
+        tail.wait_for("app", 40)
+        assert "takeover" in tail.kinds()
+        tail.stop()
+        assert numbers(tail) == [*range(1, 21), *range(101, 121)]

@@ -512,7 +512,7 @@ def test_status_for_people_names_tasks_and_errors(place: Path) -> None:
 def test_status_of_an_empty_database_says_nothing_yet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """`db upgrade` makes the tables, and then there is nothing to show."""
     monkeypatch.chdir(tmp_path)
-    assert call("db", "upgrade", "--db", "n.db") == "schema version 0001\n"
+    assert call("db", "upgrade", "--db", "n.db") == "schema version 0002\n"
     assert call("status", "--db", "n.db") == "nothing collected yet\n"
     for words, sentence in (
         (("sources", "list"), "no sources yet"),
@@ -786,8 +786,8 @@ def test_trace_works_on_postgresql(postgres_url: str, monkeypatch: pytest.Monkey
 
 def test_db_tells_its_version_and_its_ddl(place: Path) -> None:
     """As text, as a document, for either database."""
-    assert call("db", "current", "--db", "o.db") == "0001\n"
-    assert said("db", "current")["schema_version"] == "0001"
+    assert call("db", "current", "--db", "o.db") == "0002\n"
+    assert said("db", "current")["schema_version"] == "0002"
     assert call("db", "ddl", "--db", "o.db") == (REPOSITORY / "sql" / "sqlite.sql").read_text()
     assert call("db", "ddl", "--dialect", "postgresql") == (REPOSITORY / "sql" / "postgresql.sql").read_text()
 

@@ -884,7 +884,6 @@ def test_set_cannot_smuggle_in_a_second_setting() -> None:
 @pytest.mark.parametrize(
     ("body", "key"),
     [
-        ('timestamp = { zone = "UTC" }', "timestamp"),
         ('multiline = { start = "x" }', "multiline"),
         ('redact = ["x"]', "redact"),
         ('ready = { marker = "x" }', "ready"),
@@ -895,8 +894,7 @@ def test_set_cannot_smuggle_in_a_second_setting() -> None:
         ("shared = true", "shared"),
         ("quarantine_stop = 1", "quarantine_stop"),
         ("outbox_limit = 1", "outbox_limit"),
-        ('format = "json"', "format"),
-        ('encoding = "utf-16"', "encoding"),
+        ('format = "syslog"', "format"),
     ],
 )
 def test_a_setting_that_is_not_acted_on_is_named(home: Path, body: str, key: str) -> None:
@@ -908,7 +906,8 @@ def test_a_setting_that_is_not_acted_on_is_named(home: Path, body: str, key: str
 def test_what_is_acted_on_is_not_named(home: Path) -> None:
     """Defaults, and values that change nothing, are fine."""
     assert unsupported(SourceSettings(paths=("*",))) == []
-    body = 'ready = { stable_s = 3 }\nafter = "keep"\ndrift = "extra"\nencoding = "cp1252"\nformat = "csv"'
+    body = 'ready = { stable_s = 3 }\nafter = "keep"\ndrift = "extra"\nencoding = "utf-16"\nformat = "json"'
+    body += '\ntimestamp = { zone = "UTC" }'
     assert unsupported(source(home, body)) == []
 
 
@@ -1003,6 +1002,14 @@ def test_the_examples_in_the_template_are_right_settings(home: Path) -> None:
     assert orders.columns == {"id": "integer"}
     assert orders.on_replace == "replace"
     assert unsupported(orders) == []
+
+
+@pytest.mark.parametrize("name", ["auto", "json", "lines"])
+def test_the_examples_fit_the_format(home: Path, name: str) -> None:
+    """What only CSV or only JSON has is shown for these."""
+    text = template([TemplateSource("x", ("*.x",), name)], "x.db")
+    lines = [line.removeprefix("# ") if " = " in line else line for line in text.splitlines()]
+    assert unsupported(load(home, "\n".join(lines)).source["x"]) == []
 
 
 def test_a_template_without_sources_loads(home: Path) -> None:

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from sqlalchemy import Engine
 
+from filecollect.clock import SystemClock
 from filecollect.domain.lease import Lease, WorkerRecord, provably_dead
 from filecollect.host import Host
 from filecollect.pipeline.heartbeat import Heartbeat
+from filecollect.store.claim import claim
+from filecollect.store.commit import Committed, commit
 from filecollect.store.engine import close, open_engine, reading, transaction
 from filecollect.store.migrate import upgrade
-from filecollect.store.tasks import add_task, claim
+from filecollect.store.tasks import add_task
 from filecollect.store.types import DatabaseNow
+from tests.unit.test_commit import PLAIN, part, step
 
 
 class Hand:
@@ -61,6 +67,8 @@ def test_held_leases_are_renewed_and_lost_ones_dropped(tmp_path: Path) -> None:
 
     heartbeat.beat()
     assert leases(engine) == ["10.0", "5.0"]
+    assert heartbeat.held() == {ids[0]}
+    assert heartbeat.counters == {"leases_lost": 1}
     with transaction(engine) as conn:
         conn.exec_driver_sql(
             "UPDATE collection_task SET lease_until = strftime('%Y-%m-%d %H:%M:%f', 'now', '+1 minutes')"
@@ -72,6 +80,118 @@ def test_held_leases_are_renewed_and_lost_ones_dropped(tmp_path: Path) -> None:
     heartbeat.beat()
     assert leases(engine) == ["10.0", "1.0"]
     close(engine, truncate=True)
+
+
+def held(engine: Engine, paths: str, lease_s: float = 120) -> list[Lease]:
+    """Record due tasks and claim them."""
+    with transaction(engine) as conn:
+        for path in paths:
+            add_task(conn, source_key="s", status="pending", next_run_at=DatabaseNow(), path=f"/{path}")
+        claimed = claim(conn, owner="me", among=None, limit=100, lease_s=lease_s, dead=())
+    return [Lease(task.id, "me", task.version) for task, _ in claimed]
+
+
+def beats(engine: Engine, leases: list[Lease], lease_s: float = 600) -> Heartbeat:
+    """Return a heartbeat that holds leases."""
+    heartbeat = Heartbeat(engine, SystemClock(), owner="me", lease_s=lease_s, every_s=30, stall_s=100)
+    for lease in leases:
+        heartbeat.hold(lease)
+    return heartbeat
+
+
+def test_a_heartbeat_passes_over_a_commit_in_progress_and_loses_nothing(postgresql: Engine) -> None:
+    """No wait for the locked row, the others are renewed, and the locked one stays held."""
+    leases = held(postgresql, "abc")
+    heartbeat = beats(postgresql, leases)
+    with transaction(postgresql) as commit_in_progress:
+        commit_in_progress.exec_driver_sql(f"SELECT 1 FROM collection_task WHERE id = {leases[1].task_id} FOR UPDATE")
+        beat = threading.Thread(target=heartbeat.beat, daemon=True)
+        beat.start()
+        beat.join(20)
+        assert not beat.is_alive(), "the heartbeat waits for the commit"
+    assert heartbeat.held() == {lease.task_id for lease in leases}
+    with reading(postgresql) as conn:
+        query = "SELECT lease_until > clock_timestamp() + interval '5 minutes' FROM collection_task ORDER BY id"
+        assert [row[0] for row in conn.exec_driver_sql(query)] == [True, False, True]
+
+
+def test_a_commit_longer_than_its_lease_keeps_its_task(postgresql: Engine) -> None:
+    """While it writes nobody can take the task over, and its lease is new when it stands."""
+    with transaction(postgresql) as conn:
+        PLAIN.create(conn)
+        conn.exec_driver_sql(
+            "CREATE FUNCTION slow() RETURNS trigger AS $$ BEGIN PERFORM pg_sleep(1.5); RETURN new; END $$ "
+            "LANGUAGE plpgsql"
+        )
+        conn.exec_driver_sql("CREATE TRIGGER slow BEFORE INSERT ON t FOR EACH ROW EXECUTE FUNCTION slow()")
+    (lease,) = held(postgresql, "a", lease_s=1)
+    heartbeat = beats(postgresql, [lease], lease_s=1)
+    results: list[Committed] = []
+    committing = threading.Thread(
+        target=lambda: results.extend(commit(postgresql, [part(lease, step([(1, "a")]))], lease_s=1))
+    )
+    committing.start()
+    thefts = 0
+    while committing.is_alive():
+        heartbeat.beat()
+        with transaction(postgresql) as conn:
+            thefts += len(claim(conn, owner="thief", among=None, limit=5, lease_s=60, dead=()))
+        committing.join(0.05)
+    committing.join()
+
+    assert [(one.lost, one.inserted) for one in results] == [(False, 1)]
+    assert thefts == 0
+    assert heartbeat.held() == {lease.task_id}
+    with reading(postgresql) as conn:
+        left = conn.exec_driver_sql("SELECT lease_until > clock_timestamp() FROM collection_task").scalar()
+    assert left, "the lease was over as soon as the commit stood"
+
+
+def test_heartbeats_beside_group_commits_neither_deadlock_nor_lose_a_task(postgresql: Engine) -> None:
+    """Two workers commit groups of many tasks, heartbeats run without a pause, nothing is refused."""
+    with transaction(postgresql) as conn:
+        PLAIN.create(conn)
+    leases = held(postgresql, "abcdefghijklmnopqrst")
+    heartbeat = beats(postgresql, leases)
+    problems: list[BaseException] = []
+    done = threading.Event()
+
+    def watched(action: Callable[[], None]) -> Callable[[], None]:
+        def run() -> None:
+            try:
+                action()
+            except BaseException as problem:
+                problems.append(problem)
+
+        return run
+
+    def commits(mine: list[Lease]) -> Callable[[], None]:
+        def run() -> None:
+            for number in range(40):
+                # The caller's order is not the order of ids.
+                group = [part(lease, step([(number, "x")], start=10 * number)) for lease in reversed(mine)]
+                assert not any(one.lost for one in commit(postgresql, group, lease_s=60))
+
+        return run
+
+    def beating() -> None:
+        while not done.is_set():
+            heartbeat.beat()
+
+    workers = [threading.Thread(target=watched(commits(mine))) for mine in (leases[::2], leases[1::2])]
+    pulse = threading.Thread(target=watched(beating))
+    for thread in (*workers, pulse):
+        thread.start()
+    for thread in workers:
+        thread.join()
+    done.set()
+    pulse.join()
+
+    assert problems == []
+    assert heartbeat.held() == {lease.task_id for lease in leases}
+    assert heartbeat.counters == {}
+    with reading(postgresql) as conn:
+        assert conn.exec_driver_sql("SELECT count(*) FROM t").scalar() == 20 * 40
 
 
 HERE = Host("h", "boot-1", "pid:[1]")

@@ -43,6 +43,9 @@ DROP_ELSEWHERE = replace(ELSEWHERE, follow=False)
         (replace(HERE, size=100, guard=False, other_boot=True, common=0), "truncated"),
         (replace(HERE, size=100, guard=False, other_boot=False, common=80), "truncated"),
         (replace(HERE, head=False, size=100, guard=False, other_boot=True, common=80), "truncated"),
+        (replace(HERE, head=False, size=100, guard=False, other_boot=True, common=80, cut=True), "rolled_back"),
+        (replace(HERE, head=False, size=100, guard=False, other_boot=True, common=0, cut=True), "truncated"),
+        (replace(HERE, head=False, size=100, guard=False, common=80, cut=True), "truncated"),
         # a drop at its path: the ledger's digests when its stat changed
         (DROP, "unchanged"),
         (replace(DROP, size=600, stat_changed=True, digests=True), "grown"),

@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from filecollect.domain.rotation import age_order, rotation_key
+from filecollect.domain.rotation import age_order, is_rotated, rotation_key
 
 
 @pytest.mark.parametrize(
@@ -45,3 +45,38 @@ def test_any_two_names_can_be_compared() -> None:
     names = ["", ".", "1", "a.1", "٣.log", "a-20261101", "a-20261101.1", "a.gz", ".gz", "a\n.1", "9" * 30, "x.9999"]
     assert age_order([(name, 0) for name in names[::-1]]) == age_order([(name, 0) for name in names])
     assert len({rotation_key(name) for name in names}) == len(names)
+
+
+@pytest.mark.parametrize(
+    ("name", "rotated"),
+    [
+        ("app.log", False),
+        ("app.log.1", True),
+        ("app.log.10.gz", True),
+        ("app.log.0001", True),
+        ("app.log.12345", False),
+        ("app.log.old", True),
+        ("app.log.bak", True),
+        ("app.log~", True),
+        ("app.old", True),
+        ("app.log-20261101", True),
+        ("app.log-20261101.gz", True),
+        ("app.log.2026-11-01", True),
+        ("app.log.2026-11-01_09", True),
+        ("app.log-20261101-2", True),
+        # A date before the suffix is a name that its writer chose; it may be the live file.
+        ("app-2026-11-01.log", False),
+        ("app-20261101", False),
+        # A year alone is no number of a rotation.
+        ("report.2026", False),
+        ("app.log.gz", False),
+        ("orders.csv", False),
+        ("syslog", False),
+        ("syslog.1", True),
+        ("", False),
+    ],
+)
+def test_a_name_that_rotation_gives_is_told(name: str, rotated: bool) -> None:
+    """Numbers, dates behind the suffix, and words for old; in any directory."""
+    assert is_rotated(name) is rotated
+    assert is_rotated(f"/var/log/app.log.1/{name}") is rotated
