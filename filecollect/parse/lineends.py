@@ -56,6 +56,13 @@ class LineEnds:
                 found = data.find(self.mark, found + 1)
         return found + self.unit if found >= 0 else -1
 
+    def after_last(self, data: bytes) -> int:
+        """Return the position after the last line end, -1 when there is none."""
+        found = data.rfind(self.mark)
+        while found >= 0 and found % self.unit:
+            found = data.rfind(self.mark, 0, found + len(self.mark) - 1)
+        return found + self.unit if found >= 0 else -1
+
     def split(self, data: bytes, most: int) -> list[bytes]:
         """Return at most `most` lines without their ends, and after them the rest."""
         if self.unit == 1:

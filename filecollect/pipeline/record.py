@@ -362,20 +362,18 @@ def _last_line_end(content: Content, ends: LineEnds, size: int) -> int:
     A plain file is searched backwards from its end; compressed content can only be read forwards.
     """
     if content.codec == "plain":
-        position = size
+        position = size - size % ends.unit
         while position > 0:
             start = max(0, position - LINE_READ)
-            at = content.read_at(start, position - start).rfind(ends.mark)
-            if at >= 0 and (start + at) % ends.unit == 0:
-                return start + at + ends.unit
-            if at >= 0:
-                position = start + at + ends.unit - 1
-                continue
+            at = ends.after_last(content.read_at(start, position - start))
+            if at > 0:
+                return start + at
             position = start
         return 0
     end = position = 0
     while data := content.read_at(position, LINE_READ):
-        at = data.rfind(ends.mark)
-        end = position + at + ends.unit if at >= 0 and at % ends.unit == 0 else end
-        position += len(data)
+        whole = data[: len(data) - len(data) % ends.unit] or data
+        at = ends.after_last(whole)
+        end = position + at if at > 0 else end
+        position += len(whole)
     return end

@@ -97,6 +97,9 @@ def test_a_line_end_counts_only_at_a_whole_unit() -> None:
     ends = LineEnds("utf-16-le")
     data = "\u0a0aĊ\n\u000a".encode("utf-16-le")
     assert ends.after(data, 0) == 6
+    assert ends.after_last(data) == 8
+    assert ends.after_last(data[:4]) == -1
+    assert ends.after_last("\nĊ\u0a0a".encode("utf-16-le")) == 2
     assert ends.split(data, 9) == ["\u0a0aĊ".encode("utf-16-le"), b"", b""]
     parsed = parse(data + "x\n".encode("utf-16-le"), Spec("lines", encoding="utf-16-le"), LINES)
     assert rows(parsed) == [("\u0a0aĊ",), ("x",)]
