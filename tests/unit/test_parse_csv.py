@@ -308,7 +308,7 @@ def test_a_header_may_be_too_long() -> None:
 def test_comments_are_skipped_wherever_a_record_may_begin() -> None:
     """Quotes in them open nothing; inside a quoted field a line is no comment; those at the top are the top."""
     spec = Spec("csv", comment="#")
-    parsed = parse(b'# made "today\n#\nid,name\n1,a\n# half "open\n2,"b\n# c"\n3,#d\n#last', spec)
+    parsed = parse(b'# made "today\n#\nid,name\n1,a\n# half,"open\n2,"b\n# c"\n3,#d\n#last', spec)
     assert rows(parsed) == [(1, "a"), (2, "b\n# c"), (3, "#d")]
     assert (parsed.skipped, parsed.bad, parsed.lines) == (2, [], 8)
     assert parsed.records.offsets == [24, 41, 51]

@@ -97,6 +97,8 @@ def test_a_line_end_counts_only_at_a_whole_unit() -> None:
     ends = LineEnds("utf-16-le")
     data = "\u0a0aĊ\n\u000a".encode("utf-16-le")
     assert ends.after(data, 0) == 6
+    # 41 0A, 00 41, 0A 00: the first 0A 00 lies across two characters.
+    assert ends.after("\u0a41\u4100\n".encode("utf-16-le"), 0) == 6
     assert ends.after_last(data) == 8
     assert ends.after_last(data[:4]) == -1
     assert ends.after_last("\nĊ\u0a0a".encode("utf-16-le")) == 2
