@@ -18,10 +18,11 @@ from filecollect import failpoints
 from filecollect.clock import Clock
 from filecollect.config import WorkerSettings
 from filecollect.domain.rotation import age_order
+from filecollect.errors import FileUnavailable
 from filecollect.events import FileEvent
 from filecollect.files.filesystem import FileSystem
 from filecollect.files.finder import Found, Scan
-from filecollect.files.paths import stored_path
+from filecollect.files.paths import os_path, stored_path
 from filecollect.host import Host
 from filecollect.pipeline.assign import Assignment, Refused
 from filecollect.pipeline.discover import Discoverer
@@ -38,7 +39,10 @@ from filecollect.store.tasks import Task, tasks_by_id
 
 @dataclass(slots=True)
 class FileResult:
-    """What became of one file in this round."""
+    """What became of one file in this round.
+
+    `held`: another worker had the task, so it may stop at an older upper bound than this round's.
+    """
 
     path: str
     task_id: int | None
@@ -51,6 +55,7 @@ class FileResult:
     message: str | None = None
     size: int = 0
     open: bool = False
+    held: bool = False
 
 
 @dataclass(slots=True)
@@ -124,6 +129,7 @@ class Backfill:
         self.should_stop = should_stop
         self.summary = Summary()
         self.by_task: dict[int, FileResult] = {}
+        self._discoverers: dict[str, Discoverer] = {}
 
     def note_scan(self, scan: Scan) -> None:
         """Take over what the scan could not read."""
@@ -172,6 +178,7 @@ class Backfill:
             oldest_first = [(path, stats[path]) for path, _ in ordered]
             decisions = self._patiently(lambda: discoverer.discover(oldest_first, dry_run=dry_run))
         if not dry_run:
+            self._discoverers[plan.source_key] = discoverer
             undecided = {decision.of for decision in decisions if decision.of is not None}
             left = self._orphans(plan, discoverer, stats, undecided)
             again = [path for path in self._patiently(lambda: settle(self.engine, plan, left)) if path in stats]
@@ -192,9 +199,14 @@ class Backfill:
                 size=decision.size,
             )
             self.summary.files.append(result)
-            if decision.work and decision.task_id is not None and not dry_run:
-                result.open = True
-                self.by_task[decision.task_id] = result
+            if not dry_run:
+                self._open(result, decision, follow=plan.settings.follow)
+
+    def _open(self, result: FileResult, decision: Decision, *, follow: bool) -> None:
+        result.open = decision.work and decision.task_id is not None
+        result.held = decision.again and not follow
+        if result.open and decision.task_id is not None:
+            self.by_task[decision.task_id] = result
 
     def _orphans(
         self, plan: Plan, discoverer: Discoverer, present: Collection[str], undecided: Collection[int]
@@ -249,7 +261,7 @@ class Backfill:
             return
         result.message = news.message or result.message
         if news.ended == "done":
-            result.open = False
+            result.open = result.held
         elif news.ended == "left":
             result.reason = "incomplete_record"
         elif news.ended == "truncated":
@@ -263,30 +275,50 @@ class Backfill:
         """Wait for tasks that another worker held; read what it leaves behind ourselves."""
         patience = self.clock.monotonic() + 2 * self.settings.lease_s
         last: dict[int, int] = {}
+        waiting: list[int]
         while not should_stop():
             tasks = self._patiently(self._open_tasks)
             waiting = []
             for task in tasks:
                 result = self.by_task[task.id]
                 bound = task.bound if task.bound is not None else task.size
-                if task.status == "succeeded" or (task.status == "running" and task.raw_offset >= bound):
+                bound = max(bound, result.size) if result.held else bound
+                if task.status == "succeeded" and result.held and task.raw_offset < result.size:
+                    waiting += self._look_again(task.id, result)
+                elif task.status == "succeeded" or (task.status == "running" and task.raw_offset >= bound):
                     result.open = False
                     result.message = None
                 elif task.status == "running" or (task.status == "pending" and result.message is None):
-                    waiting.append(task)
+                    waiting.append(task.id)
                     if last.get(task.id) != task.content_offset:
                         last[task.id] = task.content_offset
                         patience = self.clock.monotonic() + 2 * self.settings.lease_s
             if not waiting:
                 return
             if self.clock.monotonic() > patience:
-                for task in waiting:
-                    result = self.by_task[task.id]
+                for task_id in waiting:
+                    result = self.by_task[task_id]
                     result.outcome, result.reason = "failed", "held"
                     result.message = "another worker holds this file and makes no progress"
                 return
-            again([task.id for task in waiting])
+            again(waiting)
             self.clock.sleep(0.2)
+
+    def _look_again(self, task_id: int, result: FileResult) -> list[int]:
+        """Record what stands behind the bound at which another worker stopped; return what is to be read."""
+        discoverer = self._discoverers[result.source or ""]
+        del self.by_task[task_id]
+        try:
+            stat = discoverer.files.stat(os_path(result.path))
+        except FileUnavailable as problem:
+            result.outcome, result.reason, result.message = "failed", problem.code, problem.message
+            result.open = False
+            return []
+        for decision in self._patiently(lambda: discoverer.discover([(result.path, stat)])):
+            if decision.path == result.path:
+                result.task_id, result.size = decision.task_id, decision.size
+                self._open(result, decision, follow=False)
+        return [result.task_id] if result.open and result.task_id is not None else []
 
     def _open_tasks(self) -> list[Task]:
         with reading(self.engine) as conn:

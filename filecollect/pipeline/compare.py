@@ -159,7 +159,7 @@ def _compare(
     if same_path:
         if not follow and (stat_changed or not same_inode):
             common, differs_at = _common(whole, size, candidate.spans)
-            digests = common == position.offset
+            digests = common == position.offset and (same_head or position.offset > 0)
         elif follow and (same_head or other_boot) and not (same_guard and size >= position.offset):
             common, differs_at = _common(whole, size, candidate.spans)
             common = common_record(engine, plan, whole, task, common, size)

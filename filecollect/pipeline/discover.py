@@ -12,6 +12,7 @@ first, because ids are given in that order and id order is age order.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,8 +21,9 @@ from sqlalchemy import Connection, Engine, select
 from filecollect import failpoints
 from filecollect.clock import Clock
 from filecollect.domain.rotation import rotated_from, same_chain
-from filecollect.errors import FilecollectError, InvariantError, UsageError
+from filecollect.errors import FilecollectError, FileUnavailable, InvariantError, UsageError
 from filecollect.files.filesystem import FileStat, FileSystem
+from filecollect.files.paths import os_path
 from filecollect.host import Host
 from filecollect.pipeline.compare import Candidate, LedgerSpan, Look, Match, look, match
 from filecollect.pipeline.hosts import task_host
@@ -89,13 +91,25 @@ class Discoverer:
         self.recorder = Recorder(self.files, clock, plan, endless=self.endless, at_end=at_end, task_host=self.task_host)
 
     def discover(self, found: Sequence[tuple[str, FileStat]], *, dry_run: bool = False) -> list[Decision]:
-        """Return one decision for each found file, given oldest first; record them unless `dry_run`."""
+        """Return one decision for each found file, given oldest first; record them unless `dry_run`.
+
+        Files besides that have to be read now because another one has changed come last.
+        """
         decided: dict[str, Decision] = {}
         for start in range(0, len(found), CHUNK):
             # Files that look alike are candidates for one another, so those that come later go one by one.
             for late in self._pass(found[start : start + CHUNK], decided, dry_run):
                 self._alone(late, decided)
-        return [decided[path] for path, _ in found if path in decided]
+        others = self._bereft(decided)
+        return [decided[path] for path, _ in found if path in decided] + others
+
+    def _bereft(self, decided: dict[str, Decision]) -> list[Decision]:
+        paths, self.recorder.bereft = self.recorder.bereft, []
+        new = [path for path in paths if path not in decided]
+        for path in paths:
+            with suppress(FileUnavailable):
+                self._alone((path, self.files.stat(os_path(path))), decided)
+        return [decided[path] for path in new if path in decided and decided[path].work]
 
     def _alone(self, file: tuple[str, FileStat], decided: dict[str, Decision]) -> None:
         for _ in range(TRIES):

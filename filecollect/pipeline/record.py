@@ -34,6 +34,7 @@ from filecollect.store.tasks import (
     add_task,
     change_task,
     force_task,
+    forget_passed_over,
     move_task,
     snapshot,
 )
@@ -65,7 +66,11 @@ class Decision:
 
 
 class Recorder:
-    """Write verdicts on the files of one source."""
+    """Write verdicts on the files of one source.
+
+    `bereft` collects paths that were passed over for the sake of content that has left its own path:
+    they must be looked at anew, because one of them may be all that is left of it.
+    """
 
     def __init__(
         self,
@@ -77,6 +82,7 @@ class Recorder:
         at_end: bool,
         task_host: str | None = None,
     ) -> None:
+        self.bereft: list[str] = []
         self.files = files
         self.clock = clock
         self.plan = plan
@@ -92,9 +98,7 @@ class Recorder:
         outcome, task = match.outcome, match.task
         if outcome in {"unchanged", "grown", "renamed", "copy", "compressed"}:
             assert task is not None
-            if skipped is not None and skipped.is_placeholder:
-                self._pass_over(conn, seen, skipped, task, f"it is the file of task {task.id}")
-            return self._continue(conn, seen, match, task)
+            return self._continue(conn, seen, match, task, skipped)
         if outcome == "undecided":
             assert task is not None
             message = f"may be a copy in the making of {task.path}"
@@ -202,6 +206,8 @@ class Recorder:
             detail["continued_at"] = match.common
         self._event(conn, kind, seen.path, task_id, detail)
         self._retire(conn, old, outcome)
+        if not self.plan.settings.follow:
+            self.bereft += forget_passed_over(conn, old)
         name = "continued" if outcome == "rolled_back" else "replaced"
         return self._decision(seen, name, task_id, work=True, reason=kind)
 
@@ -269,7 +275,9 @@ class Recorder:
 
     # -- known generations -----------------------------------------------------------------------
 
-    def _continue(self, conn: Connection, seen: Look, match: Match, task: Task) -> Decision | None:
+    def _continue(
+        self, conn: Connection, seen: Look, match: Match, task: Task, skipped: Task | None
+    ) -> Decision | None:
         outcome = match.outcome
         identity = self._identity(seen, grown=task)
         unread = match.unread
@@ -278,7 +286,7 @@ class Recorder:
         if task.status in {"paused", "cancelled", "failed"} and outcome == "unchanged" and not repaired:
             return self._decision(seen, "failed", task.id, reason=task.status, message=task.last_error)
         if task.status == "running":
-            return self._held(conn, seen, outcome, task, unread)
+            return self._held(conn, seen, outcome, task, unread, skipped)
         if task.status in {"paused", "cancelled"}:
             return self._decision(seen, "skipped", task.id, reason=task.status, message=f"the task is {task.status}")
         due = task.next_run_at
@@ -293,7 +301,7 @@ class Recorder:
             values |= {"status": "pending", "next_run_at": DatabaseNow(), "last_error": None, "content_digest": None}
         if not change_task(conn, task, **values):
             return None
-        self._moved(conn, seen, outcome, task)
+        self._moved(conn, seen, outcome, task, skipped)
         if task.status == "gone":
             self._event(conn, "reappeared", seen.path, task.id, {"offset": task.content_offset})
             lost = max(0, task.size - task.raw_offset)
@@ -307,11 +315,13 @@ class Recorder:
         name = "loaded" if work and fresh else "continued" if work else "unchanged"
         return self._decision(seen, name, task.id, work=work)
 
-    def _held(self, conn: Connection, seen: Look, outcome: Outcome, task: Task, unread: bool) -> Decision:
+    def _held(
+        self, conn: Connection, seen: Look, outcome: Outcome, task: Task, unread: bool, skipped: Task | None
+    ) -> Decision:
         """A task that somebody holds: it learns its new path, nothing else is changed."""
         if outcome == "renamed" and seen.path != task.path:
             move_task(conn, task, seen.path)
-            self._moved(conn, seen, outcome, task)
+            self._moved(conn, seen, outcome, task, skipped)
         name = "continued" if task.content_offset > task.start_offset else "loaded"
         copy = outcome in {"copy", "compressed"}
         return self._decision(
@@ -325,7 +335,20 @@ class Recorder:
             of=task.id if copy else None,
         )
 
-    def _moved(self, conn: Connection, seen: Look, outcome: Outcome, task: Task) -> None:
+    def _moved(self, conn: Connection, seen: Look, outcome: Outcome, task: Task, skipped: Task | None) -> None:
+        if skipped is not None:
+            # The path has a task of its own now: the row that remembered it makes way.
+            message = f"it is the file of task {task.id}"
+            force_task(
+                conn,
+                skipped.id,
+                path=task.path,
+                parent_task_id=task.id,
+                status="skipped",
+                mtime_ns=null(),
+                next_run_at=null(),
+                last_error=message,
+            )
         if outcome == "compressed":
             self._event(conn, "compressed", seen.path, task.id, {"from": task.path, "offset": task.content_offset})
         elif outcome in {"renamed", "copy"}:
