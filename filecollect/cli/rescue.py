@@ -15,14 +15,16 @@ from filecollect.cli.context import Context, common_options
 from filecollect.cli.render import document
 from filecollect.errors import UsageError
 from filecollect.files.filesystem import LocalFileSystem
+from filecollect.host import this_host
 from filecollect.pipeline import rescue
+from filecollect.pipeline.hosts import dead_owners
 from filecollect.pipeline.plan import settings_of, stored_plan
 from filecollect.pipeline.reshape import replay_with
 from filecollect.pipeline.scan import wanted_of
 from filecollect.store.engine import reading, transaction
 from filecollect.store.quarantine import forget_source, open_items, settle
 from filecollect.store.schema import collection_task
-from filecollect.store.sources import stored_source
+from filecollect.store.sources import stored_source, stored_sources
 from filecollect.store.tasks import from_row
 
 
@@ -39,6 +41,7 @@ def replay(ctx: Context, source: str, path: str | None, pairs: tuple[str, ...]) 
             stored = stored_source(conn, source)
             rows = conn.execute(select(collection_task).where(collection_task.c.source_key == source))
             tasks = [from_row(row) for row in rows if path is None or fnmatch(row.path, path)]
+            dead = dead_owners(conn, this_host(ctx.config.worker.host if ctx.config else None))
         if stored is None:
             raise UsageError(f"no source {source!r}", hint="filecollect sources list")
         if pairs:
@@ -51,10 +54,11 @@ def replay(ctx: Context, source: str, path: str | None, pairs: tuple[str, ...]) 
                 changes,
                 wanted_of(settings_of(stored.config["settings"] | changes)),
                 whole=path is None,
+                dead=dead,
                 now=time.time(),
             )
         else:
-            count = rescue.replay(engine, LocalFileSystem(), stored_plan(stored), tasks, now=time.time())
+            count = rescue.replay(engine, LocalFileSystem(), stored_plan(stored), tasks, dead=dead, now=time.time())
     if ctx.json:
         document("replay", source=source, files=count)
     elif not ctx.quiet:
@@ -87,8 +91,8 @@ def retry(ctx: Context, ids: tuple[int, ...], source: str | None, everything: bo
     with ctx.open() as engine:
         with reading(engine) as conn:
             items = open_items(conn, ids=ids, source=source)
-            stored = {item.source_key: stored_source(conn, item.source_key) for item in items}
-        plans = {key: stored_plan(one) for key, one in stored.items() if one is not None}
+            stored = stored_sources(conn)
+        plans = {key: stored_plan(stored[key]) for key in {item.source_key for item in items}}
         for item in items:
             why = rescue.retry(engine, plans[item.source_key], item, now=time.time())
             if why is None:

@@ -1,13 +1,18 @@
-"""Which host a task belongs to: on a database that hosts share, this one; on SQLite there is only one."""
+"""Which host a task belongs to, and which of its workers are dead.
+
+On a database that hosts share a task belongs to one of them; on SQLite there is only one.
+"""
 
 from __future__ import annotations
 
-from sqlalchemy import Engine
+from sqlalchemy import Connection, Engine
 
+from filecollect.domain.lease import provably_dead
 from filecollect.errors import UsageError
-from filecollect.host import Host
+from filecollect.host import Host, process_start, processes_are_visible
 from filecollect.pipeline.plan import Plan
 from filecollect.store.database import database_of
+from filecollect.store.tasks import owners_of_running
 
 
 def task_host(engine: Engine, host: Host, plan: Plan | None = None) -> str | None:
@@ -23,3 +28,9 @@ def task_host(engine: Engine, host: Host, plan: Plan | None = None) -> str | Non
             hint='set FILECOLLECT_HOST, or host = "..." in [worker]',
         )
     return host.name
+
+
+def dead_owners(conn: Connection, host: Host) -> list[str]:
+    """Return the workers that hold tasks although they certainly run no more."""
+    visible = processes_are_visible()
+    return [one.owner for one in owners_of_running(conn) if provably_dead(one, host, process_start(one.pid), visible)]

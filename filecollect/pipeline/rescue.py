@@ -5,16 +5,17 @@ Positions are computed from the file here; `store.rewind` moves them in one fenc
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 from sqlalchemy import Connection, Engine
 
 from filecollect import failpoints
 from filecollect.clock import utc_text
+from filecollect.domain.batch import Records
 from filecollect.domain.lease import Lease
 from filecollect.domain.position import GUARD_LENGTH, Chain, Checkpoint
-from filecollect.errors import InvariantError, UsageError
+from filecollect.errors import DatabaseUnavailable, FilecollectError, InvariantError, UsageError
 from filecollect.files.content import open_content
 from filecollect.files.filesystem import FileHandle, FileMissing, FileSystem
 from filecollect.files.fingerprint import ChainDigest
@@ -24,10 +25,10 @@ from filecollect.parse.build import make_parser
 from filecollect.pipeline.plan import Plan
 from filecollect.pipeline.proof import proofs, raw_head
 from filecollect.store.destination import Destination, Origin
-from filecollect.store.engine import transaction
+from filecollect.store.engine import reading, transaction
 from filecollect.store.quarantine import Item, settle
-from filecollect.store.rewind import line_at, replay_task, rewind
-from filecollect.store.tasks import Task, snapshot
+from filecollect.store.rewind import line_at, refuse_held, replay_task, rewind
+from filecollect.store.tasks import Task, lock_tasks, snapshot
 
 
 def record_completed(
@@ -69,27 +70,28 @@ def checkpoint_at(handle: FileHandle, checkpoint: Checkpoint, offset: int) -> Ch
     )
 
 
-def replay(engine: Engine, files: FileSystem, plan: Plan, tasks: Sequence[Task], *, now: float) -> int:
+def replay(
+    engine: Engine, files: FileSystem, plan: Plan, tasks: Sequence[Task], *, dead: Collection[str] = (), now: float
+) -> int:
     """Take tasks back to their start, each in one fenced transaction; return how many.
 
-    Skipped tasks (duplicates, superseded ones) stay as they are. Raises UsageError when a worker holds one,
-    and before anything is touched when a file is gone: its rows could not be read again.
+    Skipped tasks (duplicates, superseded ones) stay as they are. Raises UsageError, before anything is
+    touched, when a worker that is not `dead` holds one, or a file is gone: its rows could not be read again.
     """
-    for task in tasks:
-        if task.status != "skipped" and task.content_offset > task.start_offset:
+    live = [task for task in tasks if task.status != "skipped"]
+    for task in live:
+        if task.content_offset > task.start_offset:
             _must_be_there(files, task)
-    count = 0
-    for task in tasks:
-        if task.status == "skipped":
-            continue
+    with reading(engine) as conn:
+        refuse_held(conn, [task.id for task in live], dead)
+    for task in live:
         with transaction(engine) as conn:
             to = _start_of(conn, files, task)
             plan.destination.create(conn)
-            replay_task(conn, plan.destination, task, to, snapshot(task.size, utc_text(now)))
+            replay_task(conn, plan.destination, task, to, snapshot(task.size, utc_text(now)), dead=dead)
             failpoints.hit("before_rescue")
         failpoints.hit("after_rescue")
-        count += 1
-    return count
+    return len(live)
 
 
 def _must_be_there(files: FileSystem, task: Task) -> None:
@@ -114,26 +116,40 @@ def _start_of(conn: Connection, files: FileSystem, task: Task) -> Checkpoint:
 def retry(engine: Engine, plan: Plan, item: Item, *, now: float) -> str | None:
     """Parse a quarantined record again; put its row in, or return why it still cannot become one.
 
-    One transaction: state open -> retried, the row at (_task_id, _offset); the ledger stays.
+    One transaction: state open -> retried, the row at (_task_id, _offset); the ledger stays. A record that
+    is still bad changes nothing. Raises DatabaseUnavailable.
     """
+    origin = Origin(item.task_id, item.generation, item.path, utc_text(now))
+    try:
+        records = _parsed_again(plan, item)
+        with transaction(engine) as conn:
+            # A worker that takes the task back does the same first.
+            lock_tasks(conn, [item.task_id])
+            settle(conn, item, "retried")
+            (written,) = plan.destination.write(conn, [(records, origin)])
+            if written.refused:
+                raise UsageError(written.refused[0][1])
+            if written.conflicts:
+                raise UsageError("a record with this key is there already")
+            failpoints.hit("before_rescue")
+    except DatabaseUnavailable:
+        raise
+    except FilecollectError as problem:
+        return problem.message
+    failpoints.hit("after_rescue")
+    return None
+
+
+def _parsed_again(plan: Plan, item: Item) -> Records:
+    """Return the one record of a quarantined item; raise UsageError when there is still none."""
     if len(item.raw) < item.length:
-        return f"only {len(item.raw)} of its {item.length} bytes were kept; `filecollect replay` reads the file again"
+        raise UsageError(
+            f"only {len(item.raw)} of its {item.length} bytes were kept; `filecollect replay` reads the file again"
+        )
     parser = make_parser(plan.spec, plan.layout, item.parser or None)
     parsed = parser.parse(item.raw, offset=item.offset, line=item.line, limit=1, tail=Tail.TAKE)
     if parsed.bad:
-        return f"{parsed.bad[0].reason}: {parsed.bad[0].message}"
+        raise UsageError(f"{parsed.bad[0].reason}: {parsed.bad[0].message}")
     if len(parsed.records) != 1:
-        return "it holds no record"
-    origin = Origin(item.task_id, item.generation, item.path, utc_text(now))
-    with transaction(engine) as conn:
-        settle(conn, item, "retried")
-        (written,) = plan.destination.write(conn, [(parsed.records, origin)])
-        if written.refused or written.conflicts:
-            raise UsageError(
-                written.refused[0][1] if written.refused else "a record with this key is there already",
-                path=item.path,
-                offset=item.offset,
-            )
-        failpoints.hit("before_rescue")
-    failpoints.hit("after_rescue")
-    return None
+        raise UsageError("it holds no record")
+    return parsed.records

@@ -6,7 +6,7 @@ is made anew, so it must hold nothing but this source's rows; with `--path` the 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import PurePath
 from typing import Any
@@ -39,6 +39,7 @@ def replay_with(
     wanted: Wanted,
     *,
     whole: bool,
+    dead: Collection[str] = (),
     now: float,
 ) -> int:
     """Take tasks back to their start under changed settings; return how many.
@@ -56,7 +57,7 @@ def replay_with(
         for task in live:
             if task.start_offset:
                 raise UsageError("a generation that began inside a file cannot be read in another way", path=task.path)
-            replay_task(conn, old.destination, task, Checkpoint(), snapshot(task.size, utc_text(now)))
+            replay_task(conn, old.destination, task, Checkpoint(), snapshot(task.size, utc_text(now)), dead=dead)
         if reshaped:
             _make_anew(conn, old, new)
         change_source(conn, replace(to_stored(new, stored.table_name), source_key=stored.source_key))

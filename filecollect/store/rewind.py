@@ -6,9 +6,10 @@ new position on go together with the checkpoint.
 
 from __future__ import annotations
 
+from collections.abc import Collection, Sequence
 from typing import Any
 
-from sqlalchemy import Connection, delete, null, select, update
+from sqlalchemy import ColumnElement, Connection, delete, not_, null, or_, select, update
 
 from filecollect.domain.lease import Lease
 from filecollect.domain.position import Checkpoint
@@ -17,9 +18,11 @@ from filecollect.events import EventKind, FileEvent
 from filecollect.store.database import database_of, quoted
 from filecollect.store.destination import Destination
 from filecollect.store.events import add_events
-from filecollect.store.schema import collection_task, committed_batch, quarantined_item
+from filecollect.store.schema import collection_task, committed_batch, quarantined_item, worker
 from filecollect.store.tasks import Task, holds
 from filecollect.store.types import DatabaseNow
+
+_AT_ONCE = 500
 
 
 def rewind(
@@ -40,21 +43,29 @@ def rewind(
     add_events(conn, [FileEvent(kind, task.path, task.source_key, task.id, detail)])
 
 
-def replay_task(conn: Connection, destination: Destination, task: Task, to: Checkpoint, bound: dict[str, Any]) -> None:
-    """Take a task that nobody works on back to its start, to be read again.
+def replay_task(
+    conn: Connection,
+    destination: Destination,
+    task: Task,
+    to: Checkpoint,
+    bound: dict[str, Any],
+    *,
+    dead: Collection[str] = (),
+) -> None:
+    """Take a task back to its start, to be read again.
 
-    Raises UsageError when a worker holds it.
+    Raises UsageError, naming the worker, when one holds it that is not `dead` and whose lease is not over.
+    Whoever held it is fenced off by the new version.
     """
+    mine = collection_task.c
     done = conn.execute(
         update(collection_task)
-        .where(
-            collection_task.c.id == task.id,
-            collection_task.c.version == task.version,
-            collection_task.c.status == task.status,
-            collection_task.c.status != "running",
-        )
+        .where(mine.id == task.id, mine.version == task.version, mine.status == task.status)
+        .where(mine.content_offset == task.content_offset, is_free(dead))
         .values(
             status="pending",
+            owner_id=null(),
+            lease_until=null(),
             next_run_at=DatabaseNow(),
             content_offset=to.offset,
             raw_offset=to.raw_offset,
@@ -68,10 +79,33 @@ def replay_task(conn: Connection, destination: Destination, task: Task, to: Chec
         )
     )
     if done.rowcount != 1:
-        raise UsageError("a worker is reading this file; stop it first", path=task.path)
+        refuse_held(conn, [task.id], dead)
+        raise UsageError("another process has just changed this task; try again", path=task.path)
     _forget_from(conn, destination, task, to.offset)
     detail = {"from": task.content_offset, "to": to.offset}
     add_events(conn, [FileEvent("replayed", task.path, task.source_key, task.id, detail)])
+
+
+def is_free(dead: Collection[str]) -> ColumnElement[bool]:
+    """Return the condition that nobody works on a task: not running, or its owner dead or its lease over."""
+    mine = collection_task.c
+    return or_(mine.status != "running", mine.lease_until <= DatabaseNow(), mine.owner_id.in_(sorted(dead)))
+
+
+def refuse_held(conn: Connection, ids: Sequence[int], dead: Collection[str] = ()) -> None:
+    """Raise UsageError, naming the worker, when one of these tasks is worked on."""
+    held = (
+        select(collection_task.c.path, collection_task.c.owner_id, worker.c.pid, worker.c.host)
+        .outerjoin(worker, worker.c.owner_id == collection_task.c.owner_id)
+        .where(not_(is_free(dead)))
+        .order_by(collection_task.c.id)
+        .limit(1)
+    )
+    for start in range(0, len(ids), _AT_ONCE):
+        row = conn.execute(held.where(collection_task.c.id.in_(ids[start : start + _AT_ONCE]))).first()
+        if row is not None:
+            process = f"{row.owner_id}" if row.pid is None else f"{row.owner_id} (process {row.pid} on {row.host})"
+            raise UsageError(f"worker {process} is reading this file; stop it first", path=row.path)
 
 
 def _forget_from(conn: Connection, destination: Destination, task: Task, offset: int) -> None:
