@@ -36,6 +36,9 @@ EventKind = Literal[
     "takeover",
     "fenced",
     "retried",
+    "paused",
+    "resumed",
+    "cancelled",
     "poison",
     "misfit",
 ]

@@ -47,11 +47,17 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
     "sources": {
         "list": ("lists:sources", "List sources."),
         "show": ("lists:source", "Show one source."),
+        "pause": ("verbs:pause_source", "Stop all work on a source; its files are still found."),
+        "resume": ("verbs:resume_source", "Let a paused source go on."),
         "forget": ("rescue:forget", "Forget a source; its table stays."),
     },
     "tasks": {
         "list": ("lists:tasks", "List tasks."),
         "show": ("lists:task", "Show one task with its ledger."),
+        "pause": ("verbs:pause", "Stop work on tasks; checkpoints stay."),
+        "resume": ("verbs:resume", "Let paused tasks go on."),
+        "cancel": ("verbs:cancel", "Give tasks up: rows stay, the rest is not read."),
+        "retry": ("verbs:retry", "Try failed, cancelled or skipped tasks again now."),
     },
     "quarantine": {
         "list": ("quarantine:items", "List quarantined records."),

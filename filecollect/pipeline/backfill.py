@@ -30,10 +30,11 @@ from filecollect.pipeline.patience import T, patiently
 from filecollect.pipeline.plan import Plan
 from filecollect.pipeline.prepare import check_table, create_source
 from filecollect.pipeline.reconcile import orphans, settle
-from filecollect.pipeline.record import Decision
+from filecollect.pipeline.record import Decision, held_back
 from filecollect.pipeline.report import TaskReport
 from filecollect.store.engine import reading, transaction
 from filecollect.store.events import add_event_once
+from filecollect.store.sources import stored_sources
 from filecollect.store.tasks import Task, tasks_by_id
 
 
@@ -153,11 +154,27 @@ class Backfill:
             plan = plan if dry_run else self._patiently(partial(create_source, self.engine, plan, alter=alter))
             assignment.files[key] = (plan, found)
             self._source(plan, assignment.why.get(key, ()))
-            self._discover(plan, found, dry_run)
+            why = self._patiently(self._paused).get(key)
+            if why is None:
+                self._discover(plan, found, dry_run)
+            else:
+                paths = sorted(stored_path(one.path) for one in found)
+                self.summary.files += [FileResult(path, None, key, "failed", 0, 0, 0, "paused", why) for path in paths]
         self._refused(assignment.refused, dry_run)
         ids = sorted(self.by_task)
         self.summary.bytes_total = sum(self.by_task[one].size for one in ids)
         return ids
+
+    def _paused(self) -> dict[str, str]:
+        """Return the sentence for every paused source."""
+        with reading(self.engine) as conn:
+            stored = [one for one in stored_sources(conn).values() if one.status == "paused"]
+        return {
+            one.source_key: f"source {one.source_key} is paused"
+            + (f" ({one.paused_reason})" if one.paused_reason else "")
+            + f"; `filecollect sources resume {one.source_key}` lets it go on"
+            for one in stored
+        }
 
     def _source(self, plan: Plan, why: tuple[str, ...]) -> None:
         columns = [column.to_json() for column in plan.columns]
@@ -277,10 +294,12 @@ class Backfill:
         last: dict[int, int] = {}
         waiting: list[int]
         while not should_stop():
-            tasks = self._patiently(self._open_tasks)
+            tasks, paused = self._patiently(self._open_tasks), self._patiently(self._paused)
             waiting = []
             for task in tasks:
                 result = self.by_task[task.id]
+                if _is_held_back(task, result, paused.get(task.source_key)):
+                    continue
                 bound = task.bound if task.bound is not None else task.size
                 bound = max(bound, result.size) if result.held else bound
                 if task.status == "succeeded" and result.held and task.raw_offset < result.size:
@@ -331,6 +350,19 @@ class Backfill:
             if result.open and result.message is None:
                 result.message = "stopped before the end; the next round goes on from the checkpoint"
         return self.summary
+
+
+def _is_held_back(task: Task, result: FileResult, paused: str | None) -> bool:
+    """Note, and return, whether an operator stopped a task of this round, or its source (`paused` says so)."""
+    if task.status in {"paused", "cancelled"}:
+        decision = held_back(task.path, task.source_key, task)
+        result.outcome, result.reason, result.message = decision.outcome, decision.reason, decision.message
+    elif task.status == "pending" and paused is not None:
+        result.outcome, result.reason, result.message = "failed", "paused", paused
+    else:
+        return False
+    result.open = False
+    return True
 
 
 def with_workers(settings: WorkerSettings, workers: int | None) -> WorkerSettings:

@@ -106,13 +106,21 @@ def match(
         return Match("new", None)
     with files.open(os_path(seen.path)) as handle:
         compared = [_compare(files, handle, seen, one, plan, engine, boot_id, settled) for one in candidates]
-    index = choose([decide(facts) for facts, _ in compared])
+    outcomes = [_outcome(facts, one) for (facts, _), one in zip(compared, candidates, strict=True)]
+    index = choose(outcomes)
     if index is None:
         return Match("new", None)
     facts, differs_at = compared[index]
-    outcome = decide(facts)
+    outcome = outcomes[index]
     task = None if outcome == "new" else candidates[index].task
     return Match(outcome, task, facts.common, differs_at, facts.size > facts.offset)
+
+
+def _outcome(facts: Facts, candidate: Candidate) -> Outcome:
+    outcome = decide(facts)
+    # What was given up is accounted for nowhere: the same content under another name is a file of its own.
+    given_up = candidate.task.status == "cancelled" and outcome == "duplicate"
+    return "new" if given_up else outcome
 
 
 def _compare(

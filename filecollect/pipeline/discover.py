@@ -28,7 +28,7 @@ from filecollect.host import Host
 from filecollect.pipeline.compare import Candidate, LedgerSpan, Look, Match, look, match
 from filecollect.pipeline.hosts import task_host
 from filecollect.pipeline.plan import Plan
-from filecollect.pipeline.record import Decision, Recorder
+from filecollect.pipeline.record import Decision, Recorder, held_back
 from filecollect.store.engine import reading, transaction
 from filecollect.store.schema import committed_batch
 from filecollect.store.sources import lock_source
@@ -155,7 +155,9 @@ class Discoverer:
             return Decision(path, key, "unchanged", task.id, size=stat.size)
         if task.status == "skipped":
             return Decision(path, key, "unchanged", task.id, reason="duplicate", message=task.last_error)
-        if task.status in {"failed", "paused", "cancelled"} and not task.is_placeholder:
+        if task.status in {"paused", "cancelled"}:
+            return held_back(path, key, task)
+        if task.status == "failed" and not task.is_placeholder:
             return Decision(path, key, "failed", task.id, reason=task.status, message=task.last_error)
         return None
 

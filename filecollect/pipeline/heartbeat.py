@@ -35,6 +35,7 @@ class Heartbeat:
         self.stall_s = stall_s
         self.counters: dict[str, int] = {}
         self._held: dict[int, Lease] = {}
+        self._lost: list[Lease] = []
         self._lock = threading.Lock()
         self._stop = threading.Event()
         self._progress = clock.monotonic()
@@ -65,6 +66,12 @@ class Heartbeat:
         with self._lock:
             return set(self._held)
 
+    def take_lost(self) -> list[Lease]:
+        """Return leases that turned out to be lost since the last call."""
+        with self._lock:
+            lost, self._lost = self._lost, []
+        return lost
+
     def count(self, what: str) -> None:
         """Add one to a counter of this worker."""
         self.counters[what] = self.counters.get(what, 0) + 1
@@ -86,6 +93,8 @@ class Heartbeat:
             if lease.task_id not in kept:
                 self.count("leases_lost")
                 self.drop(lease)
+                with self._lock:
+                    self._lost.append(lease)
 
     def _run(self) -> None:
         while not self._stop.wait(self.every_s):

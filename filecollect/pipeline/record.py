@@ -65,6 +65,16 @@ class Decision:
     of: int | None = None
 
 
+def held_back(path: str, source_key: str, task: Task) -> Decision:
+    """Return the decision on a file whose task an operator stopped: paused work is left behind, cancelled is not."""
+    if task.status == "cancelled":
+        message = f"task {task.id} is cancelled; `filecollect tasks retry {task.id}` revives it"
+        return Decision(path, source_key, "skipped", task.id, reason="cancelled", message=message)
+    why = f" ({task.last_error})" if task.last_error else ""
+    message = f"task {task.id} is paused{why}; `filecollect tasks resume {task.id}` lets it go on"
+    return Decision(path, source_key, "failed", task.id, reason="paused", message=message)
+
+
 class Recorder:
     """Write verdicts on the files of one source.
 
@@ -283,12 +293,15 @@ class Recorder:
         unread = match.unread
         # It has changed since it failed, or it would not have been looked at.
         repaired = task.status == "failed" and task.size > task.raw_offset
-        if task.status in {"paused", "cancelled", "failed"} and outcome == "unchanged" and not repaired:
+        if task.status in {"paused", "cancelled"}:
+            if outcome == "renamed":
+                move_task(conn, task, seen.path)
+                self._moved(conn, seen, outcome, task, skipped)
+            return held_back(seen.path, self.plan.source_key, task)
+        if task.status == "failed" and outcome == "unchanged" and not repaired:
             return self._decision(seen, "failed", task.id, reason=task.status, message=task.last_error)
         if task.status == "running":
             return self._held(conn, seen, outcome, task, unread, skipped)
-        if task.status in {"paused", "cancelled"}:
-            return self._decision(seen, "skipped", task.id, reason=task.status, message=f"the task is {task.status}")
         due = task.next_run_at
         if task.status == "pending" and task.attempt_count and due is not None and due.timestamp() > self.clock.time():
             message = f"{task.last_error}; to be tried again after {utc_text(due.timestamp())}"

@@ -348,6 +348,8 @@ class Supervisor:
         self.held.discard(news.task_id)
         if news.message and news.ended in {"failed", "later", "moved", "left", "truncated"}:
             self.say("warning" if news.ended != "moved" else "info", news.message)
+        if news.ended == "lost":
+            self.say("info", f"{self.paths.get(news.task_id, f'task {news.task_id}')}: {news.message}")
         known = self.known.get(self.paths.get(news.task_id, ""))
         if known is not None:
             # It may have been written to while its worker let it go.

@@ -41,7 +41,7 @@ from filecollect.parse.api import Tail
 from filecollect.pipeline.ingest import Stream
 from filecollect.pipeline.plan import Plan, stored_plan
 from filecollect.pipeline.report import Report, TaskReport
-from filecollect.pipeline.worker import CLAIMED_AT_ONCE, Worker, _facts, _Part, _standing
+from filecollect.pipeline.worker import CLAIMED_AT_ONCE, LOST, Worker, _facts, _Part, _standing
 from filecollect.store.claim import any_claimable
 from filecollect.store.engine import reading, transaction
 from filecollect.store.sources import stored_source
@@ -263,10 +263,16 @@ class Tailer(Worker):
         return None if stream.endless else super()._finish(stream)
 
     def _sweep(self) -> None:
-        """Forget what the last commit has ended."""
+        """Forget what the last commit has ended, and what the heartbeat has found out to be lost."""
         for task_id in self._ended & self.held.keys():
             self.held.pop(task_id).stream.close()
         self._ended.clear()
+        for lease in self.heartbeat.take_lost():
+            held = self.held.get(lease.task_id)
+            if held is not None and held.lease == lease:
+                held.stream.close()
+                del self.held[lease.task_id]
+                self.report(TaskReport(lease.task_id, ended="lost", message=LOST))
 
     # -- letting go ------------------------------------------------------------------------------
 

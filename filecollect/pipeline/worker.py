@@ -65,6 +65,7 @@ from filecollect.store.tasks import (
 
 CLAIMED_AT_ONCE = 32
 SMALL_BATCH_ROWS = 200
+LOST = "the lease is over: somebody else has this file, or an operator stopped it"
 
 
 @dataclass(slots=True)
@@ -417,7 +418,7 @@ class Worker:
                 add_events(conn, [FileEvent("fenced", task.path, task.source_key, task.id, detail)])
 
         self._patiently(note)
-        self.report(TaskReport(task.id, ended="lost", message="another worker took this file over"))
+        self.report(TaskReport(task.id, ended="lost", message=LOST))
 
     def _drop_parts(self, stream: Stream) -> None:
         self.group = [part for part in self.group if part.stream is not stream]
@@ -472,7 +473,7 @@ class Worker:
 
         if not self._patiently(write):
             self.heartbeat.count("fenced")
-            ended, error = "lost", "another worker took this file over"
+            ended, error = "lost", LOST
         self.report(TaskReport(lease.task_id, ended=ended, message=error, reason=reason))
 
     def _patiently(self, action: Callable[[], T]) -> T:

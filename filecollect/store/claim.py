@@ -13,6 +13,9 @@ The cost does not grow with the number of tasks: the longest-waiting due task of
 entry of a partial index over pending tasks (source, host, next_run_at, id), and the lease that was over
 first is that of another over running ones. Conditions on the status are written as text, not bound,
 because a planner cannot match a parameter with a partial index.
+
+Nothing of a paused source is claimed. A claim shares the rows of the sources it takes from, and a pause
+locks its source's row alone: so when the pause has committed, whoever claimed before can be seen.
 """
 
 from __future__ import annotations
@@ -20,6 +23,7 @@ from __future__ import annotations
 import itertools
 import random
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from sqlalchemy import ColumnElement, Connection, Select, and_, exists, func, literal_column, null, or_, select, update
@@ -28,6 +32,7 @@ from filecollect.errors import InvariantError
 from filecollect.events import FileEvent
 from filecollect.store.events import add_events
 from filecollect.store.schema import collection_task, committed_batch
+from filecollect.store.sources import hold_active, paused_sources
 from filecollect.store.tasks import Task, from_row
 from filecollect.store.types import DatabaseNow
 
@@ -57,13 +62,16 @@ def claim(
     its owner; that counts as an attempt. Every takeover is an event and counted in `counters`.
     """
     found: Iterator[int]
+    wanted = _Wanted(sources, paused_sources(conn))
     if among is None:
         found = itertools.chain(
-            _to_take_over(conn, dead, host, sources, limit), _in_turns(conn, "pending", host, sources, limit)
+            _to_take_over(conn, dead, host, wanted, limit), _in_turns(conn, "pending", host, wanted, limit)
         )
     else:
-        found = _among(conn, among, dead, host, sources)
+        found = _among(conn, among, dead, host, wanted)
     old = _lock(conn, found, dead, limit)
+    active = hold_active(conn, {one.source_key for one in old})
+    old = [one for one in old if one.source_key in active]
     if not old:
         return []
     stuck = {one.id for one in old if one.status == "running" and not _made_progress(conn, one)}
@@ -80,8 +88,9 @@ def claim(
 
 def any_claimable(conn: Connection, sources: Collection[str], dead: Collection[str], host: str | None = None) -> bool:
     """Return whether a `claim` of these sources would find something; takes no lock."""
-    taken = next(_to_take_over(conn, dead, host, sources, 1), None)
-    return taken is not None or bool(_lanes(conn, "pending", host, sources))
+    wanted = _Wanted(sources, paused_sources(conn))
+    taken = next(_to_take_over(conn, dead, host, wanted, 1), None)
+    return taken is not None or bool(_lanes(conn, "pending", host, wanted))
 
 
 def abandoned(conn: Connection, limit: int = 1000) -> set[int]:
@@ -108,8 +117,21 @@ def _reachable(host: str | None) -> ColumnElement[bool]:
     return _on(None) if host is None else or_(_on(None), _on(host))
 
 
-def _of(sources: Collection[str] | None) -> list[ColumnElement[bool]]:
-    return [] if sources is None else [task.source_key.in_(sorted(sources))]
+@dataclass(frozen=True, slots=True)
+class _Wanted:
+    """The sources of a claim: `only` these, or all, but no paused one."""
+
+    only: Collection[str] | None
+    paused: frozenset[str]
+
+    def __contains__(self, source: str) -> bool:
+        return source not in self.paused and (self.only is None or source in self.only)
+
+    @property
+    def conditions(self) -> list[ColumnElement[bool]]:
+        if self.only is not None:
+            return [task.source_key.in_(sorted(set(self.only) - self.paused))]
+        return [task.source_key.not_in(sorted(self.paused))] if self.paused else []
 
 
 # -- finding --------------------------------------------------------------------------------------
@@ -126,27 +148,25 @@ def _now() -> Any:
 
 
 def _to_take_over(
-    conn: Connection, dead: Collection[str], host: str | None, sources: Collection[str] | None, limit: int
+    conn: Connection, dead: Collection[str], host: str | None, wanted: _Wanted, limit: int
 ) -> Iterator[int]:
     if dead:
         # Not in any order: a planner would walk all tasks by id to find a few.
-        owned = select(task.id).where(_is("running"), task.owner_id.in_(list(dead)), _reachable(host), *_of(sources))
-        yield from sorted(conn.scalars(owned.limit(limit)))
-    yield from _in_turns(conn, "running", host, sources, limit)
+        owned = select(task.id).where(_is("running"), task.owner_id.in_(list(dead)), _reachable(host))
+        yield from sorted(conn.scalars(owned.where(*wanted.conditions).limit(limit)))
+    yield from _in_turns(conn, "running", host, wanted, limit)
 
 
-def _in_turns(
-    conn: Connection, status: str, host: str | None, sources: Collection[str] | None, limit: int
-) -> Iterator[int]:
+def _in_turns(conn: Connection, status: str, host: str | None, wanted: _Wanted, limit: int) -> Iterator[int]:
     """Yield claimable tasks: one of each source in turn, the longest-waiting of a source first."""
-    lanes = _lanes(conn, status, host, sources)
+    lanes = _lanes(conn, status, host, wanted)
     # More sources than places: whoever comes first must not always be the same.
     random.shuffle(lanes)
     share = max(1, -(-limit // max(1, len(lanes))))
     yield from in_turns([_lane(conn, status, lane, first, share) for lane, first in lanes])
 
 
-def _lanes(conn: Connection, status: str, host: str | None, sources: Collection[str] | None) -> list[tuple[Lane, int]]:
+def _lanes(conn: Connection, status: str, host: str | None, wanted: _Wanted) -> list[tuple[Lane, int]]:
     """Return the lanes in which something is claimable, each with its first task.
 
     One statement for a host jumps from source to source in the index.
@@ -159,7 +179,7 @@ def _lanes(conn: Connection, status: str, host: str | None, sources: Collection[
     for where in dict.fromkeys((None, host)):
         head = _waiting(status, walk.c.source, where).limit(1).correlate(walk).scalar_subquery()
         for source, task_id in conn.execute(select(walk.c.source, head).where(walk.c.source.is_not(None))):
-            if task_id is not None and (sources is None or source in sources):
+            if task_id is not None and source in wanted:
                 lanes.append(((source, where), task_id))
     return lanes
 
@@ -188,13 +208,13 @@ def _lane(conn: Connection, status: str, lane: Lane, first: int, share: int) -> 
 
 
 def _among(
-    conn: Connection, among: Sequence[int], dead: Collection[str], host: str | None, sources: Collection[str] | None
+    conn: Connection, among: Sequence[int], dead: Collection[str], host: str | None, wanted: _Wanted
 ) -> Iterator[int]:
     """Yield the claimable ones of given tasks, one of each source in turn, oldest first."""
     if not among:
         return
     query = select(task.id, task.source_key).where(task.id.in_(list(among)), _claimable(dead), _reachable(host))
-    query = query.where(*_of(sources))
+    query = query.where(*wanted.conditions)
     by_source: dict[str, list[int]] = {}
     for row in conn.execute(query.order_by(task.id)):
         by_source.setdefault(row.source_key, []).append(row.id)

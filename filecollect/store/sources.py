@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
 
 from sqlalchemy import Connection, func, insert, select, update
 
 from filecollect.domain.columns import Column
+from filecollect.errors import UsageError
 from filecollect.store.schema import collection_source, collection_task
 from filecollect.store.types import DatabaseNow
 
@@ -103,6 +105,42 @@ def lock_source(conn: Connection, source_key: str) -> bool:
         .values(last_scan_at=DatabaseNow(), version=collection_source.c.version + 1)
     )
     return done.rowcount == 1
+
+
+def paused_sources(conn: Connection) -> frozenset[str]:
+    """Return the keys of paused sources."""
+    return frozenset(conn.scalars(select(collection_source.c.source_key).where(collection_source.c.status == "paused")))
+
+
+def hold_active(conn: Connection, keys: Collection[str]) -> set[str]:
+    """Return those of `keys` that are not paused, nor will be before this transaction ends.
+
+    Waits for nobody: a source whose row somebody has locked to pause or forget it is left out.
+    """
+    mine = collection_source.c
+    known = set(conn.scalars(select(mine.source_key).where(mine.source_key.in_(sorted(keys)))))
+    active = select(mine.source_key).where(mine.source_key.in_(sorted(known)), mine.status == "active")
+    held = conn.scalars(active.order_by(mine.source_key).with_for_update(read=True, key_share=True, skip_locked=True))
+    return (set(keys) - known) | set(held)
+
+
+def set_source_status(conn: Connection, source_key: str, status: str, reason: str | None) -> bool:
+    """Pause a source or make it active, waiting for claims that are under way; False when it is so already.
+
+    Raises UsageError for an unknown source.
+    """
+    mine = collection_source.c
+    row = conn.execute(select(mine.status).where(mine.source_key == source_key).with_for_update()).first()
+    if row is None:
+        raise UsageError(f"no source {source_key!r}", hint="filecollect sources list")
+    if row.status == status:
+        return False
+    conn.execute(
+        update(collection_source)
+        .where(mine.source_key == source_key)
+        .values(status=status, paused_reason=reason, version=mine.version + 1, updated_at=DatabaseNow())
+    )
+    return True
 
 
 def sources_of_paths(conn: Connection, paths: list[str]) -> dict[str, str]:

@@ -126,7 +126,7 @@ def tasks_with_heads(
     same = or_(*(and_(task.head_length == head.length, task.head_digest == head.digest) for head in heads))
     rows = conn.execute(
         select(collection_task)
-        .where(task.source_key == source_key, same, on_host(host), task.status.not_in(("skipped", "cancelled")))
+        .where(task.source_key == source_key, same, on_host(host), task.status != "skipped")
         .order_by(task.id.desc())
         .limit(limit)
     )
@@ -150,7 +150,7 @@ def small_tasks(
             select(collection_task)
             .where(task.source_key == source_key, same, task.head_length > 0, task.head_length < below)
             .where(on_host(host))
-            .where(task.status.not_in(("skipped", "cancelled")))
+            .where(task.status != "skipped")
             .order_by(task.id.desc())
             .limit(limit)
         )
