@@ -100,14 +100,14 @@ def make_call(
     config = None if options["no_config"] else ctx.config
     url = ctx.url if not options["no_config"] else ctx.url_without_config
     base, changes, said = source_settings(options, config)
-    if follow and "follow" not in base.model_fields_set and base.ready is None:
-        base = base.model_copy(update={"follow": True})
-        changes |= {"follow": True}
+    assumed = {"follow": True} if follow and "follow" not in base.model_fields_set and base.ready is None else {}
+    base = base.model_copy(update=assumed)
     never = [*sqlite_files(url), *([str(config.origin)] if config and config.origin else [])]
     call = Call(
         paths=paths,
         base=base,
         changes=changes,
+        assumed=assumed,
         said=said,
         source=options["source"],
         table=options["table"],

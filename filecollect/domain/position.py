@@ -62,7 +62,11 @@ class Chain:
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """The committed position of a task and all that a resume must know."""
+    """The committed position of a task and all that a resume must know.
+
+    `displaced` is the row, in its database's own form, whose key the open record has taken: should that
+    record turn out longer, with another key, the row must be given back.
+    """
 
     offset: int = 0
     records: int = 0
@@ -74,6 +78,7 @@ class Checkpoint:
     raw_guard: Proof | None = None
     raw_head: Proof | None = None
     open_record: int | None = None
+    displaced: str | None = None
     parser: dict[str, Any] = field(default_factory=dict)
     chain: Chain | None = Chain()
 
@@ -104,6 +109,7 @@ class Checkpoint:
             "raw_guard": _proof_json(self.raw_guard),
             "raw_head": _proof_json(self.raw_head),
             "open_record": self.open_record,
+            "displaced": self.displaced,
             "parser": self.parser,
             "digest": self.chain and {"blocks": self.chain.blocks, "chain": self.chain.digest},
         }
@@ -130,6 +136,7 @@ class Checkpoint:
                 raw_guard=_proof(value["raw_guard"]),
                 raw_head=_proof(value.get("raw_head")),
                 open_record=None if value["open_record"] is None else _count(value["open_record"]),
+                displaced=None if value.get("displaced") is None else _text(value["displaced"]),
                 parser=_object(value["parser"]),
                 chain=_chain(value["digest"]),
             )

@@ -204,8 +204,9 @@ class Stream:
         """Take what is there as all there is (or, with WAIT, no longer): the last record may lack its end."""
         self.tail = tail
 
-    def committed(self) -> None:
-        """Note that the last step stands."""
+    def committed(self, displaced: str | None) -> None:
+        """Note that the last step stands, and which row its open record has displaced."""
+        self.checkpoint = replace(self.checkpoint, displaced=displaced)
         self._row, self._next_row = self._next_row, None
 
     def rewind(self, checkpoint: Checkpoint, limit_rows: int) -> None:
@@ -370,6 +371,7 @@ class Stream:
             records=old.records + len(got.records),
             lines=old.lines + got.lines,
             open_record=got.open_record,
+            displaced=None,
             **self._standing(end),
         )
         failpoints.hit("after_fetch")
@@ -467,6 +469,7 @@ class Stream:
             offset=position,
             lines=old.lines + skip.lines,
             open_record=None if ended else start,
+            displaced=None,
             **self._standing(position),
         )
         failpoints.hit("after_fetch")

@@ -41,13 +41,14 @@ def record_completed(
 ) -> None:
     """Go back to a last record that was taken without its end and has been continued since.
 
-    Its row (or quarantined record) goes; it is read again, whole. Raises LeaseLost.
+    Its row (or quarantined record) goes, the row whose key it had taken comes back; it is read again,
+    whole. Raises LeaseLost.
     """
     start = checkpoint.open_record
     if start is None:
         raise InvariantError("there is no open record to complete", path=task.path)
     to = replace(checkpoint_at(handle, checkpoint, start), lines=line_at(conn, task, start) - 1)
-    rewind(conn, lease, destination, task, to, "record_completed")
+    rewind(conn, lease, destination, task, to, "record_completed", displaced=checkpoint.displaced)
     failpoints.hit("before_rescue")
 
 

@@ -19,7 +19,11 @@ from filecollect.pipeline.assign import Assigner
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """What `filecollect backfill` or `run` was asked to do; `changes` are the settings that the call names."""
+    """What `filecollect backfill` or `run` was asked to do.
+
+    `changes` are the settings that the call names, `assumed` those that hold for files of no configured
+    source unless the call says otherwise.
+    """
 
     paths: tuple[str, ...]
     base: SourceSettings
@@ -32,6 +36,7 @@ class Call:
     alter: bool = False
     config: Config | None = None
     never: tuple[str, ...] = ()
+    assumed: dict[str, Any] = field(default_factory=dict)
     cwd: Path = field(default_factory=Path.cwd)
 
     @property
@@ -89,7 +94,7 @@ class Scanner:
                 files,
                 settings,
                 wanted_of(settings),
-                (said_by(settings) if is_configured else {}) | call.changes,
+                (said_by(settings) if is_configured else call.assumed) | call.changes,
                 source=group.source,
                 table=call.table or (settings.table or group.source if is_configured else None),
                 configured=is_configured,

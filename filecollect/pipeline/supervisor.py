@@ -281,7 +281,8 @@ class Supervisor:
             stats = {stored_path(one.path): one.stat for one in found}
             ordered = age_order([(path, stat.mtime_ns) for path, stat in stats.items()])
             for decision in discoverer.discover([(path, stats[path]) for path, _ in ordered]):
-                self._remember(decision, stats[decision.path])
+                if decision.path in stats:
+                    self._remember(decision, stats[decision.path])
                 decisions.append(decision)
         for refused in assignment.refused:
             self._refused(refused)

@@ -386,7 +386,7 @@ class Worker:
             for column, values in zip(part.stream.plan.layout.columns, piece.records.columns, strict=True):
                 nulls[column.name] = nulls.get(column.name, 0) + values.count(None)
         part.stream.misfits_told |= bool(misfits)
-        part.stream.committed()
+        part.stream.committed(result.displaced)
         if part.finish is not None:
             part.stream.close()
             self._ended.add(task.id)

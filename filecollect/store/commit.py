@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from sqlalchemy import Connection, Engine, func, insert, null, select, update
@@ -62,13 +62,17 @@ class Contribution:
 
 @dataclass(slots=True)
 class Committed:
-    """What a commit made of one contribution; `lost` means that the fence refused it."""
+    """What a commit made of one contribution; `lost` means that the fence refused it.
+
+    `displaced` is the row whose key the step's open record has taken; the checkpoint holds it, too.
+    """
 
     lost: bool = False
     inserted: int = 0
     updated: int = 0
     ignored: int = 0
     quarantined: int = 0
+    displaced: str | None = None
 
 
 @dataclass(slots=True)
@@ -145,9 +149,11 @@ def _write_all(conn: Connection, group: Sequence[Contribution], results: list[Co
     # In one order for everybody, and sorted by key inside: then commits of several workers never wait in a circle.
     for destination in sorted(by_destination, key=lambda one: one.sql_name):
         some = by_destination[destination]
-        written = destination.write(conn, [(portion.piece.records, group[portion.number].origin) for portion in some])
-        for portion, one in zip(some, written, strict=True):
-            portion.written = one
+        last = {id(portion): portion for portion in some if destination.displaces and _is_open(portion, group)}
+        _write_rows(conn, destination, [portion for portion in some if id(portion) not in last], group)
+        for portion in last.values():
+            results[portion.number].displaced = _keep_displaced(conn, group[portion.number], portion)
+            _write_rows(conn, destination, [portion], group)
     failpoints.hit("after_rows")
     for portion in portions:
         part, result = group[portion.number], results[portion.number]
@@ -164,6 +170,32 @@ def _write_all(conn: Connection, group: Sequence[Contribution], results: list[Co
         add_first_event(conn, event)
     if time.monotonic() - began > lease_s / 3:
         _renew(conn, standing, lease_s)
+
+
+def _write_rows(
+    conn: Connection, destination: Destination, portions: Sequence[_Portion], group: Sequence[Contribution]
+) -> None:
+    written = destination.write(conn, [(portion.piece.records, group[portion.number].origin) for portion in portions])
+    for portion, one in zip(portions, written, strict=True):
+        portion.written = one
+
+
+def _is_open(portion: _Portion, group: Sequence[Contribution]) -> bool:
+    """Return whether a portion is the one record that was taken without its end."""
+    open_record = group[portion.number].step.new.open_record
+    return open_record is not None and list(portion.piece.records.offsets) == [open_record]
+
+
+def _keep_displaced(conn: Connection, part: Contribution, portion: _Portion) -> str | None:
+    """Keep the row that an open record is about to displace in the task's checkpoint."""
+    row = part.destination.displaced(conn, portion.piece.records, part.origin)
+    if row is not None:
+        conn.execute(
+            update(collection_task)
+            .where(collection_task.c.id == part.lease.task_id)
+            .values(checkpoint_json=replace(part.step.new, displaced=row).to_json())
+        )
+    return row
 
 
 def _fence(conn: Connection, part: Contribution, lease_s: float) -> bool:

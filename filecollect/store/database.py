@@ -72,6 +72,12 @@ class Database(Protocol):
     def present(self, conn: Connection, target: Target, names: Sequence[str], keys: Sequence[Row]) -> set[int]:
         """Return the positions of keys that a row of the table has in the columns `names`."""
 
+    def kept(self, conn: Connection, target: Target, names: Sequence[str], key: Row) -> str | None:
+        """Lock the row with a key; return it as text for `give_back`, None when there is none."""
+
+    def give_back(self, conn: Connection, target: Target, names: Sequence[str], key: Row, row: str) -> None:
+        """Make the row with a key, if it is there, one that was kept."""
+
     def unfit(self, conn: Connection, target: Target, rows: Sequence[Row]) -> dict[int, str]:
         """Return rows that this database can never store, with the reason; others may be refused too."""
 

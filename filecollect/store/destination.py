@@ -322,6 +322,29 @@ class Destination:
             )
         return f"ON CONFLICT ({key}) DO UPDATE SET {changes} WHERE {later}"
 
+    @property
+    def displaces(self) -> bool:
+        """Return whether a record may take the place of another file's row."""
+        return bool(self.key) and self.on_conflict == "update"
+
+    def displaced(self, conn: Connection, record: Records, origin: Origin) -> str | None:
+        """Lock and return the row whose key one record has, for `give_back`; None when there is none."""
+        database = database_of(conn)
+        (row,) = self.rows(record, origin)
+        key = tuple(row[self.columns.index(name)] for name in self.key)
+        kept: list[str | None] = [None]
+
+        def ask(_: list[Row]) -> None:
+            kept[0] = database.kept(conn, self._target, self.key, key)
+
+        # A key that the column cannot even be compared with is in no row.
+        write_or_search(conn, [row], ask, dict, database.sentence)
+        return kept[0]
+
+    def give_back(self, conn: Connection, task_id: int, offset: int, row: str) -> None:
+        """Give a displaced row its place back, which the record at `offset` has taken."""
+        database_of(conn).give_back(conn, self._target, ("_task_id", "_offset"), (task_id, offset), row)
+
     def delete_task(self, conn: Connection, task_id: int) -> int:
         """Delete the rows of a task; return how many there were."""
         mark = database_of(conn).mark

@@ -97,6 +97,24 @@ class PostgreSQL:
         values = tuple(_array(column) for column in zip(*keys, strict=True))
         return {int(row[0]) - 1 for row in conn.exec_driver_sql(query, values)} if keys else set()
 
+    def kept(self, conn: Connection, target: Target, names: Sequence[str], key: Row) -> str | None:
+        """Lock the row with a key; return it as a JSON object."""
+        types = _column_types(conn, target.sql_name)
+        same = " AND ".join(f"t.{quoted(name)} = %s::text::{types[name]}" for name in names)
+        query = f"SELECT row_to_json(t)::text FROM {target.sql_name} AS t WHERE {same} FOR UPDATE"
+        row = conn.exec_driver_sql(query, _parameters(key)).first()
+        return None if row is None else str(row[0])
+
+    def give_back(self, conn: Connection, target: Target, names: Sequence[str], key: Row, row: str) -> None:
+        """Make the row with a key one that was kept."""
+        changes = ", ".join(f"{quoted(name)} = was.{quoted(name)}" for name in target.columns)
+        same = " AND ".join(f"t.{quoted(name)} = %s" for name in names)
+        conn.exec_driver_sql(
+            f"UPDATE {target.sql_name} AS t SET {changes} "
+            f"FROM json_populate_record(NULL::{target.sql_name}, %s::json) AS was WHERE {same}",
+            (row, *key),
+        )
+
     def unfit(self, conn: Connection, target: Target, rows: Sequence[Row]) -> dict[int, str]:
         """Return rows with a NUL in a text, or `\\u0000` in a value for jsonb."""
         types = _column_types(conn, target.sql_name)
@@ -200,6 +218,17 @@ def _copy_value(value: Any) -> str:
     if isinstance(value, str):
         return value.translate(_ESCAPES) if _TO_ESCAPE.search(value) else value
     return _BOOLEANS[value] if isinstance(value, bool) else repr(value)
+
+
+def _parameters(key: Row) -> tuple[str | None, ...]:
+    """Return a key's values as text that the server parses; what no row can hold is NULL, which equals nothing."""
+    return tuple(None if value is None or "\0" in (text := _text(value)) else text for value in key)
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, bool):
+        return _BOOLEANS[value]
+    return value if isinstance(value, str) else repr(value)
 
 
 def _array(values: Sequence[Any]) -> str:

@@ -26,9 +26,19 @@ _AT_ONCE = 500
 
 
 def rewind(
-    conn: Connection, lease: Lease, destination: Destination, task: Task, to: Checkpoint, kind: EventKind
+    conn: Connection,
+    lease: Lease,
+    destination: Destination,
+    task: Task,
+    to: Checkpoint,
+    kind: EventKind,
+    *,
+    displaced: str | None = None,
 ) -> None:
-    """Take a held task back to `to`; raise LeaseLost when the lease does not hold."""
+    """Take a held task back to `to`; raise LeaseLost when the lease does not hold.
+
+    `displaced` is given back the place that the record at `to` took.
+    """
     done = conn.execute(
         update(collection_task)
         .where(*holds(lease), collection_task.c.content_offset == task.content_offset)
@@ -38,6 +48,8 @@ def rewind(
     )
     if done.rowcount != 1:
         raise LeaseLost("the task belongs to another worker now", path=task.path)
+    if displaced is not None:
+        destination.give_back(conn, task.id, to.offset, displaced)
     _forget_from(conn, destination, task, to.offset)
     detail = {"from": task.content_offset, "to": to.offset}
     add_events(conn, [FileEvent(kind, task.path, task.source_key, task.id, detail)])

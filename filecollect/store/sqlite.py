@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -64,6 +65,19 @@ class SQLite:
                 tuple(row) for row in conn.exec_driver_sql(query, tuple(part for key in chunk for part in key))
             )
         return {position for position, key in enumerate(keys) if tuple(key) in known}
+
+    def kept(self, conn: Connection, target: Target, names: Sequence[str], key: Row) -> str | None:
+        """Return the row with a key as a JSON array; the write transaction is the lock."""
+        same = " AND ".join(f"{quoted(name)} = ?" for name in names)
+        row = conn.exec_driver_sql(f"SELECT {target.sql_columns} FROM {target.sql_name} WHERE {same}", key).first()
+        return None if row is None else json.dumps(list(row), default=lambda blob: {"hex": blob.hex()})
+
+    def give_back(self, conn: Connection, target: Target, names: Sequence[str], key: Row, row: str) -> None:
+        """Make the row with a key one that was kept."""
+        values = json.loads(row, object_hook=lambda blob: bytes.fromhex(blob["hex"]))
+        changes = ", ".join(f"{quoted(name)} = ?" for name in target.columns)
+        same = " AND ".join(f"{quoted(name)} = ?" for name in names)
+        conn.exec_driver_sql(f"UPDATE {target.sql_name} SET {changes} WHERE {same}", (*values, *key))
 
     def unfit(self, conn: Connection, target: Target, rows: Sequence[Row]) -> dict[int, str]:
         """Return nothing: what SQLite cannot store its driver refuses."""

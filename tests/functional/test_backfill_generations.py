@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.daemon import daemon, wait_until
 from tests.program import Program, aged
 
 
@@ -124,3 +125,23 @@ def test_a_drop_replaced_before_its_first_commit_is_a_generation_of_its_own(prog
     assert ids(program) == list(range(301, 402))
     statuses = program.sql("o.db", "SELECT status FROM collection_task ORDER BY id")
     assert [status for (status,) in statuses] == ["skipped", "succeeded"]
+
+
+def test_the_daemon_lets_a_copy_take_the_rows_over_too(tmp_path: Path) -> None:
+    """Only the original has changed since the last scan; nobody touched its copy."""
+    with daemon(tmp_path) as one:
+        one.config('[source.orders]\npaths = ["drop/*.csv"]\nformat = "csv"\nfollow = false\nsettle_s = 0\n')
+        (tmp_path / "drop").mkdir()
+        path = tmp_path / "drop/orders.csv"
+        path.write_text(table(*range(1, 10)))
+        aged(path)
+        one.start()
+        one.wait_for("orders", 9)
+        shutil.copy2(path, tmp_path / "drop/orders-1.csv")
+        wait_until(lambda: "duplicate" in one.kinds())
+        new = tmp_path / "new.csv"
+        new.write_text(table(11, 12, 13, 14, 15))
+        aged(new, 30).rename(path)
+        one.wait_for("orders", 14)
+        one.stop()
+        assert sorted(row[0] for row in one.sql("SELECT id FROM orders")) == [*range(1, 10), *range(11, 16)]
