@@ -236,7 +236,7 @@ def test_every_command_is_there_and_has_the_common_options() -> None:
         else:
             assert isinstance(command, click.Group)
             found |= {f"{name} {one}": command.get_command(context, one) for one in command.list_commands(context)}
-    assert len(found) == 24
+    assert len(found) == 30
     for name, command in found.items():
         assert command is not None, name
         options = {word for parameter in command.get_params(click.Context(command)) for word in parameter.opts}
